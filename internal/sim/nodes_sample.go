@@ -44,6 +44,10 @@ func sampleNode(class string) (nodeType, bool) {
 		return nodeType{run: runEncode}, true
 	case "CheckpointLoaderSimple":
 		return nodeType{run: runCheckpoint}, true
+	case "SelectModelDevice", "SelectCLIPDevice", "SelectVAEDevice":
+		return nodeType{validates: []string{"device"}}, true // takes any value
+	case "ModelAttentionBackend":
+		return nodeType{validates: []string{"attention"}}, true // also
 	}
 	return nodeType{}, false
 }

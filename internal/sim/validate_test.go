@@ -70,6 +70,24 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// As the source of 0.33.0 has it: comfy_extras/nodes_multigpu.py and nodes_model_advanced.py.
+func TestClassesThatTakeAnyValue(t *testing.T) {
+	v := must.Get(parseVersion("0.33.0"))(t)
+	cat := must.Get(newCatalogue(Config{}, v.features()))(t)
+	for class, node := range map[string]string{
+		"SelectModelDevice": `"model":["1",0],"device":"gpu:1"`, "SelectCLIPDevice": `"clip":["1",1],"device":"gpu:1"`,
+		"SelectVAEDevice": `"vae":["1",2],"device":"gpu:1"`, "ModelAttentionBackend": `"model":["1",0],"attention":"another"`,
+		"ModelComputeDtype": `"model":["1",0],"dtype":"another"`, // refuses it
+	} {
+		graph := must.Get(pyjson.Parse([]byte(`{"1":{"class_type":"CheckpointLoaderSimple","inputs":{"ckpt_name":"a"}},
+			"2":{"class_type":"` + class + `","inputs":{` + node + `}},"3":{"class_type":"PreviewAny","inputs":{"source":["2",0]}}}`)))(t)
+		result, exc := validatePrompt(cat, &folders{base: t.TempDir(), feat: cat.feat}, graph, nil)
+		require.Nil(t, exc)
+		entry := result.errors.Object("2")
+		require.Equal(t, class == "ModelComputeDtype", entry != nil, "%s: %s", class, pyjson.Marshal(result.errors))
+	}
+}
+
 // FuzzValidate runs the prompt validation on arbitrary graphs. It must end, and
 // the outputs that it accepts must exist.
 func FuzzValidate(f *testing.F) {
