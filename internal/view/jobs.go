@@ -45,10 +45,21 @@ func (s *Jobs) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	return seen(jobs), err
 }
 
-// seen returns jobs as their clients see them.
+// seen returns jobs as their clients see them. An instance runs one prompt at a time: one that
+// begins there while the end of the one before is still being stored waits until that is done.
 func seen(jobs []job.Job) []job.Job {
+	oldest := map[string]int64{} // instance -> fence of the run that is longest there
 	for n, j := range jobs {
 		jobs[n] = j.Seen()
+		fence, there := oldest[j.Run.Instance]
+		if running(jobs[n]) && j.Run.Instance != "" && (!there || j.Run.Fence < fence) {
+			oldest[j.Run.Instance] = j.Run.Fence
+		}
+	}
+	for n, j := range jobs {
+		if fence, there := oldest[j.Run.Instance]; there && running(j) && j.Run.Fence > fence {
+			jobs[n].State = job.Queued
+		}
 	}
 	return jobs
 }
@@ -73,7 +84,7 @@ func (s *Jobs) LiveOf(ctx context.Context, tenant string, owner job.Owner) ([]jo
 // Running returns the jobs with these keys that are running and that somebody may see.
 func (s *Jobs) Running(ctx context.Context, keys []string) ([]job.Job, error) {
 	jobs, err := s.Queue.GetAll(ctx, keys)
-	return slices.DeleteFunc(seen(jobs), func(j job.Job) bool { return !running(j) || j.Withdrawn }), err
+	return slices.DeleteFunc(jobs, func(j job.Job) bool { return !running(j.Seen()) || j.Withdrawn }), err
 }
 
 // Count returns how many jobs of one of a tenant's owners are waiting or running.
