@@ -67,11 +67,14 @@ func (n keyName) of(db *DB, args []string) string {
 }
 
 // DeclaresKeys reports whether all keys that the script uses are in KEYS.
-func (s *Script) DeclaresKeys() bool { return s.declares }
+func (s *Script) DeclaresKeys() bool {
+	_, all := s.keys()
+	return all
+}
 
 // directive is the first line of a script that finds keys while it runs.
 func (s *Script) directive() string {
-	if s.declares {
+	if s.DeclaresKeys() {
 		return ""
 	}
 	return engine.Undeclared
@@ -79,8 +82,9 @@ func (s *Script) directive() string {
 
 // keysOf returns the keys that a script declares in a call with some arguments.
 func (s *Script) keysOf(db *DB, args []string) []string {
-	keys := make([]string, len(s.keys))
-	for i, name := range s.keys {
+	names, _ := s.keys()
+	keys := make([]string, len(names))
+	for i, name := range names {
 		keys[i] = name.of(db, args)
 	}
 	return keys

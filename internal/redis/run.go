@@ -45,7 +45,7 @@ func (db *DB) run(ctx context.Context, s *Script, args []any) ([]string, error) 
 	if s.mode != ReadOnly {
 		keys = append(keys, db.Key("nonce", uuid.NewString()))
 	}
-	if len(s.keys) > 0 {
+	if names, _ := s.keys(); len(names) > 0 {
 		texts, err := argTexts(args)
 		if err != nil {
 			return nil, err

@@ -62,9 +62,8 @@ func (m Mode) lua() string {
 type Script struct {
 	name string
 	mode Mode
-	// keys are those that are in KEYS, if the script declares its keys.
-	keys     []keyName
-	declares bool
+	// keys returns those that are in KEYS, and whether the script declares its keys.
+	keys     func() ([]keyName, bool)
 	source   func() source // for an external server
 	embedded func() (*engine.Script, error)
 }
@@ -80,8 +79,9 @@ func NewScript(name string, mode Mode, parts ...string) *Script {
 	main := "local function main()\n" + body + "\nend\n"
 	ending := "return main()\n"
 	s := &Script{name: name, mode: mode}
-	used := pruned(body, append([]string{preludeLua}, libraries...)...)
-	s.keys, s.declares = declared(used + body)
+	s.keys = sync.OnceValues(func() ([]keyName, bool) {
+		return declared(pruned(body, append([]string{preludeLua}, libraries...)...) + body)
+	})
 	s.source = sync.OnceValue(func() source {
 		ending := ending
 		if mode != ReadOnly {
