@@ -15,8 +15,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/comfyhub/comfyhub/internal/api/ops"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/operator"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
@@ -57,6 +59,19 @@ type adminAPI struct{}
 // adminHandler answers a request to the admin endpoint.
 type adminHandler func(h *hub.Hub, w http.ResponseWriter, r *http.Request) error
 
+// early are the paths that a hub answers before it has started.
+var early = []string{"/comfyhub/live", "/comfyhub/ready", "/comfyhub/check", "/comfyhub/instances", "/comfyhub/scale"}
+
+// started has a handler wait for a hub that can answer requests.
+func started(handler adminHandler) adminHandler {
+	return func(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+		if !h.Started() {
+			return unavailable(config.ErrNotStarted)
+		}
+		return handler(h, w, r)
+	}
+}
+
 // errNoHub is returned while no configuration with a hub is running.
 var errNoHub = errors.New("no hub is running")
 
@@ -84,6 +99,9 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 			if err != nil {
 				return unavailable(err)
 			}
+			if !slices.Contains(early, path) {
+				handler = started(handler)
+			}
 			return audited(handler)(h, w, r)
 		})}
 	}
@@ -99,8 +117,8 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/scale", http.MethodGet, serveScale),
 		route("/comfyhub/jobs", http.MethodGet, serveJobs),
 		route("/comfyhub/cancel", http.MethodPost, serveCancel),
-		route("/comfyhub/pause", http.MethodPost, serveStop((*hub.Operator).Pause)),
-		route("/comfyhub/resume", http.MethodPost, serveStop((*hub.Operator).Resume)),
+		route("/comfyhub/pause", http.MethodPost, serveStop((*operator.Operator).Pause)),
+		route("/comfyhub/resume", http.MethodPost, serveStop((*operator.Operator).Resume)),
 		route("/comfyhub/drain", http.MethodPost, serveDrain),
 		route("/comfyhub/restart", http.MethodPost, serveRestart),
 		route("/comfyhub/forget", http.MethodPost, serveForget),
@@ -132,10 +150,7 @@ func activeHub() (*hub.Hub, error) {
 	return shared.hub, nil
 }
 
-func serveLive(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
-	if err := h.Live(); err != nil {
-		return unavailable(err)
-	}
+func serveLive(_ *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
 	return answer(w, map[string]any{"live": true})
 }
 
@@ -147,21 +162,21 @@ func serveReady(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 }
 
 func serveCheck(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	return answer(w, map[string]any{"findings": h.Checkup().Findings(r.Context())})
+	return answer(w, map[string]any{"findings": h.Checkup.Findings(r.Context())})
 }
 
 func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
-	return answerJSON(w, ops.InstancesJSON(h.Operator().Instances()), nil)
+	return answerJSON(w, ops.InstancesJSON(h.Operator.Instances()), nil)
 }
 
 // serveStop answers a command for everything, a tenant, or an instance.
-func serveStop(command func(*hub.Operator, context.Context, queue.Stop) error) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
+func serveStop(command func(*operator.Operator, context.Context, queue.Stop) error) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
 	return func(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		stop, word, name, err := ops.StopOf(r.URL.Query())
 		if err != nil {
 			return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 		}
-		err = command(h.Operator(), r.Context(), stop)
+		err = command(h.Operator, r.Context(), stop)
 		switch {
 		case errors.Is(err, fleet.ErrUnknown):
 			return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
@@ -183,7 +198,7 @@ func serveDrain(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("the parameter instance is missing")}
 	}
 	if !query.Has("deadline") {
-		return serveStop((*hub.Operator).Pause)(h, w, r)
+		return serveStop((*operator.Operator).Pause)(h, w, r)
 	}
 	deadline, err := drainDeadline(query.Get("deadline"))
 	if err != nil {
@@ -193,7 +208,7 @@ func serveDrain(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	if _, _, _, err := ops.StopOf(query); err != nil {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 	}
-	switch err := h.Operator().Drain(r.Context(), name, deadline); {
+	switch err := h.Operator.Drain(r.Context(), name, deadline); {
 	case errors.Is(err, fleet.ErrUnknown):
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
 	case err != nil:
@@ -224,7 +239,7 @@ func serveRestart(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	if name == "" || len(query) > 1 {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("give instance=NAME")}
 	}
-	switch err := h.Operator().Restart(r.Context(), name); {
+	switch err := h.Operator.Restart(r.Context(), name); {
 	case errors.Is(err, fleet.ErrUnknown):
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
 	case errors.Is(err, fleet.ErrNoRestart):
@@ -238,9 +253,9 @@ func serveRestart(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 // serveForget releases the name of an agent or an instance that is gone.
 func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	word, forget := "agent", h.Operator().ForgetAgent
+	word, forget := "agent", h.Operator.ForgetAgent
 	if query.Has("instance") {
-		word, forget = "instance", h.Operator().ForgetInstance
+		word, forget = "instance", h.Operator.ForgetInstance
 	}
 	name := query.Get(word)
 	if name == "" || len(query) > 1 {
@@ -248,9 +263,9 @@ func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	}
 	err := forget(r.Context(), name)
 	switch {
-	case errors.Is(err, hub.ErrAgentAlive), errors.Is(err, fleet.ErrPresent):
+	case errors.Is(err, operator.ErrAgentAlive), errors.Is(err, fleet.ErrPresent):
 		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
-	case errors.Is(err, hub.ErrAgentUnknown), errors.Is(err, fleet.ErrUnknown):
+	case errors.Is(err, operator.ErrAgentUnknown), errors.Is(err, fleet.ErrUnknown):
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	case err != nil:
 		return unavailable(err)
@@ -261,7 +276,7 @@ func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 // serveRotateKeys answers with the id of the new key, when it comes into use, and
 // how many keys are valid.
 func serveRotateKeys(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	rotation, err := h.Operator().RotateKeys(r.Context())
+	rotation, err := h.Ring.Rotate(r.Context())
 	if err != nil {
 		return unavailable(err)
 	}
@@ -270,7 +285,7 @@ func serveRotateKeys(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 
 // serveAdoption answers with what serveAdoptStorage would do.
 func serveAdoption(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	adoption, err := h.Operator().Adoption(r.Context())
+	adoption, err := h.Bond.Adoption(r.Context())
 	if err != nil {
 		return unavailable(err)
 	}
@@ -278,7 +293,7 @@ func serveAdoption(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 }
 
 func serveAdoptStorage(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	if err := h.Operator().AdoptStorage(r.Context()); err != nil {
+	if err := h.Bond.Adopt(r.Context()); err != nil {
 		return unavailable(err)
 	}
 	return answer(w, map[string]any{"adopted": true})
@@ -286,7 +301,7 @@ func serveAdoptStorage(h *hub.Hub, w http.ResponseWriter, r *http.Request) error
 
 // serveHubKey answers with the public key by which agents know the hubs.
 func serveHubKey(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
-	key, err := h.Operator().HubKey()
+	key, err := h.Authority.Key()
 	if err != nil {
 		return unavailable(err)
 	}

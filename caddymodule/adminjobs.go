@@ -12,23 +12,23 @@ import (
 
 // serveStats answers with the fleet and everybody's jobs in numbers.
 func serveStats(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	stats, err := h.Operator().Stats(r.Context())
+	stats, err := h.Operator.Stats(r.Context())
 	return answerJSON(w, ops.StatsJSON(stats), err)
 }
 
 // serveScale answers with the machines that come and go by need, and the serverless endpoints.
 func serveScale(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	classes, err := h.Scale(r.Context())
+	classes, err := h.Scaler.Status(r.Context())
 	if err != nil {
 		return unavailable(err)
 	}
-	places, err := h.Overflow(r.Context())
+	places, err := h.Endpoints.Status(r.Context())
 	return answerJSON(w, ops.ScaleJSON(classes, places), err)
 }
 
 // serveJobs answers with a part of everybody's jobs that run and wait, or with those of an id.
 func serveJobs(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	body, err := ops.JobsJSON(r.Context(), h.Operator(), r.URL.Query())
+	body, err := ops.JobsJSON(r.Context(), h.Operator, r.URL.Query())
 	if errors.Is(err, ops.ErrPage) {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 	}
@@ -42,7 +42,7 @@ func serveCancel(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	if tenant == "" || id == "" {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("give tenant=NAME and job=ID, as GET /comfyhub/jobs shows them")}
 	}
-	cancelled, err := h.Operator().Cancel(r.Context(), tenant, id)
+	cancelled, err := h.Canceller.Cancel(r.Context(), tenant, id)
 	if err != nil {
 		return unavailable(err)
 	}

@@ -292,7 +292,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.shared, a.held = shared, true
-	if err := register(ctx.GetMetricsRegistry(), a.shared.hub.Collectors()); err != nil {
+	if err := register(ctx.GetMetricsRegistry(), a.shared.hub.Metrics.Collectors()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return a.endStreamsAtExit(ctx)

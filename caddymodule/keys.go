@@ -37,7 +37,7 @@ func shownKey(k apikeys.Key) apiKey {
 }
 
 func serveKeys(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	list, err := h.Operator().Keys(r.Context())
+	list, err := h.Keys.List(r.Context())
 	if err != nil {
 		return unavailable(err)
 	}
@@ -53,7 +53,7 @@ func serveAddKey(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 	}
-	key, secret, err := h.Operator().AddKey(r.Context(), wanted)
+	key, secret, err := h.Keys.Add(r.Context(), wanted)
 	var wrong *apikeys.WantedError
 	switch {
 	case errors.As(err, &wrong):
@@ -73,7 +73,7 @@ func serveAddKey(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 
 func serveRevokeKey(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	name := r.URL.Query().Get("name")
-	had, err := h.Operator().RevokeKey(r.Context(), name)
+	had, err := h.Keys.Revoke(r.Context(), name)
 	switch {
 	case err != nil:
 		return unavailable(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/comfyhub/comfyhub/internal/config"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/overflow/endpoints"
 )
 
 // Overflow is a serverless endpoint to which jobs go for which the fleet has no time.
@@ -115,8 +115,8 @@ func (o *Overflow) unmarshalPrivate(d *caddyfile.Dispenser) error {
 
 // check validates values that may come from JSON.
 func (s Overflows) check() error {
-	if len(s) > hub.MaxOverflows {
-		return fmt.Errorf("more than %d endpoints", hub.MaxOverflows)
+	if len(s) > endpoints.Most {
+		return fmt.Errorf("more than %d endpoints", endpoints.Most)
 	}
 	var seen []string
 	for _, o := range s {
@@ -145,8 +145,8 @@ func (o *Overflow) check() error {
 		return errors.New("http takes a url, and no endpoint")
 	case o.Kind == "runpod" && o.Key == "":
 		return errors.New("runpod needs a key")
-	case o.Max < 0 || o.Max > hub.MaxOverflowSlots:
-		return fmt.Errorf("max: want 1 to %d", hub.MaxOverflowSlots)
+	case o.Max < 0 || o.Max > endpoints.MaxSlots:
+		return fmt.Errorf("max: want 1 to %d", endpoints.MaxSlots)
 	case o.Price < 0 || o.Budget < 0:
 		return errors.New("price and budget must not be negative")
 	case o.Budget > 0 && o.Price == 0:

@@ -27,7 +27,7 @@ type machineToken struct {
 }
 
 func serveTokens(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	list, err := h.Operator().Machines(r.Context())
+	list, err := h.Machines.List(r.Context())
 	if err != nil {
 		return unavailable(err)
 	}
@@ -39,7 +39,7 @@ func serveTokens(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 }
 
 func serveIssueToken(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	token, err := h.Operator().IssueToken(r.Context(), r.URL.Query().Get("machine"))
+	token, err := h.Operator.IssueToken(r.Context(), r.URL.Query().Get("machine"))
 	switch {
 	case errors.Is(err, fleet.ErrName):
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("machine: %w", err)}
@@ -54,7 +54,7 @@ func serveIssueToken(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 
 func serveRevokeToken(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	name := r.URL.Query().Get("machine")
-	had, err := h.Operator().RevokeToken(r.Context(), name)
+	had, err := h.Operator.RevokeToken(r.Context(), name)
 	switch {
 	case err != nil:
 		return unavailable(err)

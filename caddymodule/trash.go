@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -26,7 +27,7 @@ type trashed struct {
 	Until     int64  `json:"until"`
 }
 
-func trashedOf(t hub.Trashed) trashed {
+func trashedOf(t files.Trashed) trashed {
 	return trashed{
 		ID: t.ID, Tenant: t.Tenant, Type: t.Ref.Type, Subfolder: t.Ref.Subfolder, Filename: t.Ref.Filename,
 		Size: t.Size, Why: t.Why, Since: t.Since.Unix(), Until: t.Until.Unix(),
@@ -43,7 +44,7 @@ func serveTrash(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		}
 		limit = n
 	}
-	newest, all, err := h.Operator().Trash(r.Context(), query.Get("tenant"), limit)
+	newest, all, err := h.Store.Trash(r.Context(), query.Get("tenant"), limit)
 	if err != nil {
 		return unavailable(err)
 	}
@@ -60,11 +61,11 @@ func serveTakeBack(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	if query.Get("tenant") == "" || query.Get("id") == "" {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("give tenant=NAME and id=ID")}
 	}
-	back, err := h.Operator().TakeBack(r.Context(), query.Get("tenant"), query.Get("id"))
+	back, err := h.Store.TakeBack(r.Context(), query.Get("tenant"), query.Get("id"))
 	switch {
-	case errors.Is(err, hub.ErrNotInTrash):
+	case errors.Is(err, files.ErrNotInTrash):
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
-	case errors.Is(err, hub.ErrTaken):
+	case errors.Is(err, files.ErrTaken):
 		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
 	case err != nil:
 		return unavailable(err)

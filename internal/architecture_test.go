@@ -63,7 +63,7 @@ var testHelpers = []string{
 // testsMayImport is what tests may import besides, and nothing else of the
 // package: those of the hub drive it over HTTP.
 var testsMayImport = map[string][]string{
-	"internal/api/page": {"internal/aiohttp"}, "internal/hub": {"internal/api"}, "internal/shell": {"internal/api", "internal/config", "internal/hub"},
+	"internal/api/page": {"internal/aiohttp"}, "internal/hub": {"internal/a1111", "internal/api", "internal/egress", "internal/refusal", "internal/rules"}, "internal/shell": {"internal/api", "internal/config", "internal/hub"},
 	"internal/api/mount": {"internal/aiohttp", "internal/config"}, "internal/api/comfy": {"internal/api/mount", "internal/hub"},
 	"internal/facade": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"}, "internal/overflow": {"internal/comfyui"},
 	"internal/a1111": {"internal/comfyui", "internal/job"}, "comfysim": {"internal/comfyui"},
@@ -86,7 +86,7 @@ var owners = map[string][]string{
 	"github.com/cenkalti/backoff/":        {"internal/retry"},
 	"github.com/zeebo/blake3":             {"internal/files"},
 	"code.dny.dev/ssrf":                   {"internal/egress"},
-	"github.com/prometheus/client_golang": {"caddymodule", "internal/hub", "internal/metrics", "botbridge"},
+	"github.com/prometheus/client_golang": {"caddymodule", "internal/metrics", "botbridge"},
 	"go.opentelemetry.io/":                {"internal/traces"},
 }
 

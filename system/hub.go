@@ -131,7 +131,7 @@ func (h *Hub) LoseNotes() { require.NoError(h.w.t, os.RemoveAll(filepath.Join(h.
 func (h *Hub) Ready() error { return h.running.Ready(h.w.ended) }
 
 // Findings is what `caddy comfyhub check` shows.
-func (h *Hub) Findings() []config.Finding { return h.running.Checkup().Findings(h.w.ended) }
+func (h *Hub) Findings() []config.Finding { return h.running.Checkup.Findings(h.w.ended) }
 
 // Whole reports whether the hub can use all servers.
 func (h *Hub) Whole() bool {

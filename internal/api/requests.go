@@ -52,9 +52,7 @@ func NewRequests(core RequestsCore, log func() *slog.Logger, table *Router) *Req
 	return &Requests{
 		Intake: core.Intake(), Log: log, Unavailable: core.NoteUnavailable, Limited: core.NoteLimited, Audit: core.Audit,
 		Route: func(r *http.Request) string { return table.Pattern(PathOf(r)) },
-		Slot: func(ctx context.Context, id stream.Ident) (context.Context, func(), error) {
-			return core.Streams().Hold(ctx, id)
-		},
+		Slot:  core.Hold,
 	}
 }
 
@@ -62,8 +60,8 @@ func NewRequests(core RequestsCore, log func() *slog.Logger, table *Router) *Req
 type RequestsCore interface {
 	// Intake holds the bodies.
 	Intake() *intake.Intake
-	// Streams has the slots of sockets.
-	Streams() *stream.Streams
+	// Hold takes the slot of a socket; see [stream.Streams.Hold].
+	Hold(ctx context.Context, id stream.Ident) (context.Context, func(), error)
 	// NoteUnavailable and NoteLimited count, as Requests says.
 	NoteUnavailable()
 	NoteLimited(limit string)

@@ -56,8 +56,8 @@ func (b *bench) readyA1111(count int) {
 	b.t.Helper()
 	eventually(b.t, func() bool {
 		n := 0
-		for _, i := range b.hub.Fleet().Instances() {
-			if i.Kind == fleet.KindA1111 && i.State == fleet.Idle && b.hub.Inventory().Infos()[i.Name] != nil {
+		for _, i := range b.hub.Fleet.Instances() {
+			if i.Kind == fleet.KindA1111 && i.State == fleet.Idle && b.hub.Inventory.Infos()[i.Name] != nil {
 				n++
 			}
 		}
@@ -82,7 +82,7 @@ func TestA1111AndComfyUIInOneQueue(t *testing.T) {
 		one := newA1111(t, simsd.Config{Models: []string{"one.safetensors", "both.safetensors"}, Loras: []string{"ink"}})
 		two := newA1111(t, simsd.Config{Models: []string{"two.safetensors", "both.safetensors"}})
 		b := withA1111(t, 2, one, two)
-		require.Len(t, b.hub.Dispatch().Instances.Clients(), 2, "pages and lists are those of ComfyUIs")
+		require.Len(t, b.hub.Dispatch.Instances.Clients(), 2, "pages and lists are those of ComfyUIs")
 		var ids, pictures []string
 		for n := range 4 {
 			for _, payload := range []string{

@@ -133,7 +133,7 @@ func TestReadKeysGetNoSecrets(t *testing.T) {
 		})
 		reader := bearer(b.key(apikeys.Wanted{Name: "reader", Tenant: "ada", Scopes: []apikeys.Scope{apikeys.Read}}))
 		writer := bearer(b.key(apikeys.Wanted{Name: "writer", Tenant: "ada"}))
-		secret := b.hub.Callbacks().Secret("ada")
+		secret := b.hub.Callbacks.Secret("ada")
 		require.NotEmpty(t, secret)
 		status, _, text := b.ask("GET", "/hub/callbacks/secret", "", writer)
 		require.Equal(t, http.StatusOK, status)

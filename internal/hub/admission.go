@@ -173,8 +173,8 @@ func (a *admission) forgetOld() {
 	}
 }
 
-// forget takes a name away from its owner.
-func (a *admission) forget(ctx context.Context, name string) (bool, error) {
+// Forget takes a name away from its owner.
+func (a *admission) Forget(ctx context.Context, name string) (bool, error) {
 	if a.owners == nil {
 		return false, nil
 	}

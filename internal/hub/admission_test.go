@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,13 +13,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/keyring"
-	"github.com/comfyhub/comfyhub/internal/keyring/keyringtest"
-	"github.com/comfyhub/comfyhub/internal/machines"
 	"github.com/comfyhub/comfyhub/internal/pins"
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
-	"github.com/comfyhub/comfyhub/internal/tunnel"
-	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // register is what hubs share, without a Redis.
@@ -137,7 +129,7 @@ func TestAdmission(t *testing.T) {
 
 		// A name forgotten at one hub is free at the other a moment later.
 		takes(two, "k1")
-		require.True(t, must.Get(one.forget(t.Context(), "box"))(t))
+		require.True(t, must.Get(one.Forget(t.Context(), "box"))(t))
 		takes(one, "k2")
 		refuses(one, "k1", errPinned)
 		time.Sleep(2 * ownerFresh)
@@ -151,7 +143,7 @@ func TestAdmission(t *testing.T) {
 		for _, key := range []string{"k1", "", "k2"} {
 			takes(open, key)
 		}
-		require.False(t, must.Get(open.forget(t.Context(), "box"))(t))
+		require.False(t, must.Get(open.Forget(t.Context(), "box"))(t))
 	})
 }
 
@@ -171,175 +163,4 @@ func TestAdmissionIsBounded(t *testing.T) {
 		must.Get(g.from("one more", "k"))(t)
 		require.Contains(t, shared.keys, "one more", "there is room for another one")
 	})
-}
-
-// tunnelBench is a hub's end of tunnels.
-type tunnelBench struct {
-	t *testing.T
-	*Tunnels
-	registry *fleet.Registry
-	url      string
-	client   *http.Client
-	token    string
-
-	mu    sync.Mutex
-	taken []fleet.Report
-}
-
-func newTunnelBench(t *testing.T) *tunnelBench {
-	t.Helper()
-	b := &tunnelBench{t: t, registry: fleet.NewRegistry(), client: &http.Client{Transport: &http.Transport{}}}
-	tokens := machines.New(redistest.Embedded(t), keyringtest.New(t))
-	token := must.Get(tokens.Issue(t.Context(), "attic"))(t)
-	b.token = token
-	b.Tunnels = &Tunnels{machines: tokens, fleet: b.registry, open: map[string]*machineTunnel{}, log: func() *slog.Logger { return slog.New(slog.DiscardHandler) }, take: func(r fleet.Report) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.taken = append(b.taken, r)
-		_ = b.registry.Apply(r)
-	}}
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		machine, err := b.Machine(r.Context(), tunnel.Token(r))
-		if err != nil {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		session, err := tunnel.Accept(w, r)
-		if err == nil {
-			b.Serve(machine, tunnel.Token(r), session)
-		}
-	}))
-	b.url = site.URL
-	t.Cleanup(func() {
-		b.close()
-		site.Close()
-		b.client.CloseIdleConnections()
-	})
-	return b
-}
-
-// agent opens a tunnel whose agent answers the question for reports.
-func (b *tunnelBench) agent(reports http.HandlerFunc) *tunnel.Session {
-	b.t.Helper()
-	s := must.Get(tunnel.Dial(b.t.Context(), b.url, b.token, "test", b.client))(b.t)
-	server := &http.Server{Handler: reports, ReadHeaderTimeout: time.Minute}
-	var served sync.WaitGroup
-	served.Go(func() { _ = server.Serve(s) })
-	b.t.Cleanup(func() {
-		_ = s.Close()
-		_ = server.Close()
-		served.Wait()
-	})
-	return s
-}
-
-func (b *tunnelBench) state() fleet.State {
-	i, _ := b.registry.Instance("attic")
-	return i.State
-}
-
-func (b *tunnelBench) becomes(want fleet.State) {
-	b.t.Helper()
-	loopback.Eventually(b.t, func() bool { return b.state() == want }, time.Minute, 5*time.Millisecond, want)
-}
-
-// reportOf is what an agent says of its one idle instance.
-func reportOf(name string, boot int64, seq uint64) *fleet.Report {
-	return &fleet.Report{Agent: name, Boot: boot, Seq: seq, Instances: []fleet.InstanceReport{{Name: "attic", URL: "tunnel://attic/i/attic", Up: true}}}
-}
-
-// say answers with one report, and goes on when ended is closed.
-func say(report *fleet.Report, ended <-chan struct{}) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		_ = tunnel.WriteReport(w, report)
-		_ = http.NewResponseController(w).Flush()
-		select {
-		case <-ended:
-			_ = tunnel.WriteReport(w, nil)
-		case <-r.Context().Done():
-		}
-	}
-}
-
-func TestTunnelBringsAnInstance(t *testing.T) {
-	t.Parallel()
-	b := newTunnelBench(t)
-	ended := make(chan struct{})
-	b.agent(say(reportOf("attic", 1, 1), ended))
-	b.becomes(fleet.Idle)
-	b.mu.Lock()
-	require.Equal(t, fleet.Sender{Key: fleet.TunnelKey, Tunnel: true}, b.taken[0].Sender)
-	b.mu.Unlock()
-	close(ended)
-	b.becomes(fleet.Offline)
-	i, _ := b.registry.Instance("attic")
-	require.True(t, i.Left, "the agent has said so itself")
-
-	// One that breaks says nothing.
-	s := b.agent(say(reportOf("attic", 2, 1), nil))
-	b.becomes(fleet.Idle)
-	require.NoError(t, s.Close())
-	b.becomes(fleet.Offline)
-	i, _ = b.registry.Instance("attic")
-	require.False(t, i.Left)
-	_, err := b.dialer("attic")(t.Context(), "tcp", "attic:80")
-	require.ErrorContains(t, err, "no tunnel")
-	_, err = tunnel.Dial(t.Context(), b.url, b.token+"x", "test", b.client)
-	require.ErrorIs(t, err, tunnel.ErrToken)
-}
-
-// A new tunnel replaces the old one, and the end of the old one means nothing.
-func TestSecondTunnelOfAMachine(t *testing.T) {
-	t.Parallel()
-	b := newTunnelBench(t)
-	first := b.agent(say(reportOf("attic", 1, 1), nil))
-	b.becomes(fleet.Idle)
-	b.agent(say(reportOf("attic", 1, 2), nil))
-	loopback.Eventually(t, first.IsClosed, time.Minute, 5*time.Millisecond)
-	loopback.Eventually(t, func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return len(b.taken) == 2
-	}, time.Minute, 5*time.Millisecond)
-	b.becomes(fleet.Idle)
-	require.NoError(t, must.Get(b.dialer("attic")(t.Context(), "tcp", "attic:80"))(t).Close())
-}
-
-// A token admits only the machine that it names, under no other name.
-func TestTunnelOfAnotherName(t *testing.T) {
-	t.Parallel()
-	b := newTunnelBench(t)
-	s := b.agent(say(reportOf("cellar", 1, 1), nil))
-	loopback.Eventually(t, s.IsClosed, time.Minute, 5*time.Millisecond)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	require.Empty(t, b.taken)
-}
-
-// Reports without end cost the hub only so many a second.
-func TestReportsWithoutEnd(t *testing.T) {
-	t.Parallel()
-	b := newTunnelBench(t)
-	began := time.Now()
-	b.agent(func(w http.ResponseWriter, r *http.Request) {
-		for seq := uint64(1); tunnel.WriteReport(w, reportOf("attic", 1, seq)) == nil; seq++ {
-			continue
-		}
-	})
-	loopback.Eventually(t, func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return len(b.taken) >= 50
-	}, 20*time.Second, time.Millisecond)
-	require.Greater(t, time.Since(began), 49*reportPause)
-	closed := make(chan struct{})
-	go func() {
-		b.close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-time.After(time.Minute):
-		t.Fatal("the hub waits for all that is on its way, at the pace of an open tunnel")
-	}
 }

@@ -24,7 +24,7 @@ import (
 // key makes an API key.
 func (b *bench) key(w apikeys.Wanted) string {
 	b.t.Helper()
-	_, secret, err := b.hub.Operator().AddKey(b.t.Context(), w)
+	_, secret, err := b.hub.Keys.Add(b.t.Context(), w)
 	require.NoError(b.t, err)
 	return secret
 }
@@ -70,7 +70,7 @@ func TestWaysToShowAKey(t *testing.T) {
 	inBench(t, benchOf(1, withKeys(api.KeysRequired)), func(t *testing.T, b *bench) {
 		secret := b.key(apikeys.Wanted{Name: "ada"})
 		gone := b.key(apikeys.Wanted{Name: "gone"})
-		must(b.hub.Operator().RevokeKey(t.Context(), "gone"))(t)
+		must(b.hub.Keys.Revoke(t.Context(), "gone"))(t)
 		for name, tc := range map[string]struct {
 			method, path string
 			header       http.Header
@@ -272,7 +272,7 @@ func TestRevokedKeyEndsSockets(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, events.StatusCode)
 
-		must(one.hub.Operator().RevokeKey(t.Context(), "ada"))(t)
+		must(one.hub.Keys.Revoke(t.Context(), "ada"))(t)
 		status, _, _ := one.ask("GET", "/queue", "", bearer(secret))
 		require.Equal(t, http.StatusUnauthorized, status, "at once")
 		for _, conn := range sockets {
@@ -362,12 +362,12 @@ func TestLimitsOfAKey(t *testing.T) {
 			b.settings.TenantWeights = map[string]float64{"ada": 7, "bob": 5}
 		})
 		ada := bearer(b.key(apikeys.Wanted{Name: "ada", Limits: apikeys.Limits{Weight: 2, Running: 1, Waiting: 1, GPUSeconds: 3600}}))
-		require.InDelta(t, 2, b.hub.Tenants().Weight("ada"), 0)
-		require.InDelta(t, 5, b.hub.Tenants().Weight("bob"), 0)
-		limits := b.hub.Tenants().Limits("ada")
+		require.InDelta(t, 2, b.hub.Tenants.Weight("ada"), 0)
+		require.InDelta(t, 5, b.hub.Tenants.Weight("bob"), 0)
+		limits := b.hub.Tenants.Limits("ada")
 		require.Equal(t, 1, limits.Running)
 		require.Equal(t, time.Hour, limits.GPUTime)
-		require.Equal(t, 100, b.hub.Tenants().Limits("bob").Waiting)
+		require.Equal(t, 100, b.hub.Tenants.Limits("bob").Waiting)
 		post := func(n int) (int, string) {
 			status, _, text := b.ask("POST", "/prompt", `{"prompt": `+endless(n)+`}`, ada)
 			return status, text

@@ -187,11 +187,11 @@ func (b *bench) stop() {
 func (b *bench) connected(count int) {
 	b.t.Helper()
 	eventually(b.t, func() bool {
-		held := b.hub.Dispatch().Instances.Names()
+		held := b.hub.Dispatch.Instances.Names()
 		unknown := func(i fleet.Instance) bool {
 			return i.Kind == fleet.KindComfyUI && i.State == fleet.Offline && held[i.Name]
 		}
-		return (count == 0 || b.hub.Started()) && len(b.hub.Dispatch().Instances.Clients()) == count && !slices.ContainsFunc(b.hub.Fleet().Instances(), unknown)
+		return (count == 0 || b.hub.Started()) && len(b.hub.Dispatch.Instances.Clients()) == count && !slices.ContainsFunc(b.hub.Fleet.Instances(), unknown)
 	}, time.Minute, 5*time.Millisecond)
 }
 

@@ -250,7 +250,7 @@ func TestFaultsOfATenant(t *testing.T) {
 		ada.submit(work(1, 7, "error"), "ada")
 		require.Equal(t, http.StatusBadRequest, statusOf(ada.send("POST", "/prompt", `{"prompt": {"1": {"class_type": "NoSuchClass", "inputs": {}}}}`)))
 		kinds := func(v *visitor) map[string]string {
-			b.hub.Recorder().Flush()
+			b.hub.Recorder.Flush()
 			_, body := v.send("GET", "/hub/faults", "")
 			list := decoded[[]struct{ Kind, Reason string }](t, body)
 			found := map[string]string{}
@@ -284,11 +284,11 @@ func TestDashboardsAreBounded(t *testing.T) {
 		for _, resp := range pages {
 			resp.Body.Close()
 		}
-		eventually(t, func() bool { return !b.hub.Board().Looks() }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return !b.hub.Board.Looks() }, time.Minute, 5*time.Millisecond)
 
-		slow := must(b.hub.Board().Watch(t.Context(), view.Viewer{Tenant: "default"}, "slow"))(t)
+		slow := must(b.hub.Board.Watch(t.Context(), view.Viewer{Tenant: "default"}, "slow"))(t)
 		for n := range 2 * cap(slow.Changes) {
-			b.hub.Fleet().SetDraining(b.hub.Fleet().Instances()[0].Name, n%2 == 0)
+			b.hub.Fleet.SetDraining(b.hub.Fleet.Instances()[0].Name, n%2 == 0)
 			time.Sleep(time.Second)
 		}
 		read := 0
@@ -297,7 +297,7 @@ func TestDashboardsAreBounded(t *testing.T) {
 		}
 		require.Equal(t, cap(slow.Changes), read)
 		slow.Stop()
-		require.False(t, b.hub.Board().Looks())
+		require.False(t, b.hub.Board.Looks())
 	})
 }
 

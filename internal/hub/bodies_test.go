@@ -47,7 +47,7 @@ func TestQueueIsFullOfBytes(t *testing.T) {
 		}
 		require.Equal(t, http.StatusTooManyRequests, status, string(answer))
 		require.Equal(t, "queue_full", kindOf(t, answer))
-		jobs, size, err := b.hub.Queue().Waiting(t.Context(), "")
+		jobs, size, err := b.hub.Queue.Waiting(t.Context(), "")
 		require.NoError(t, err)
 		require.Equal(t, accepted-1, jobs)
 		require.LessOrEqual(t, size, int64(64<<10))
@@ -183,7 +183,7 @@ func TestListingOfFoldedBodies(t *testing.T) {
 	for n := range jobs {
 		b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), note))
 	}
-	_, bytes, err := b.hub.Queue().Waiting(t.Context(), "")
+	_, bytes, err := b.hub.Queue.Waiting(t.Context(), "")
 	require.NoError(t, err)
 	require.Greater(t, bytes, int64(jobs*size/16), "they are counted by their size, too")
 	before, most := held(), uint64(0)

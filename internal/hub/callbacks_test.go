@@ -74,7 +74,7 @@ func calling(t *testing.T) (*bench, *receiver) {
 	b := shared(t, config.TenantLimits{}, serving(sim.Config{}))
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
-	b.hub.Callbacks().Options.Roots = roots // nothing is sent before the hosts are set
+	b.hub.Callbacks.Options.Roots = roots // nothing is sent before the hosts are set
 	b.settings.CallbackHosts, b.settings.CallbackSecrets = hosts, []string{"a secret of callbacks"}
 	require.NoError(t, b.hub.Start(t.Context(), b.settings))
 	return b, r

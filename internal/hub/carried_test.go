@@ -71,7 +71,7 @@ func TestFileInsideAPrompt(t *testing.T) {
 // uploadCount is how many uploads count against a tenant's limit.
 func (b *bench) uploadCount(tenant string) int64 {
 	b.t.Helper()
-	counts := must(b.hub.DB().Client().HGetAll(b.t.Context(), b.hub.DB().Key("files", "uploads", tenant)).Result())(b.t)
+	counts := must(b.hub.DB.Client().HGetAll(b.t.Context(), b.hub.DB.Key("files", "uploads", tenant)).Result())(b.t)
 	var n int64
 	if counts["=files"] != "" {
 		must(fmt.Sscan(counts["=files"], &n))(b.t)
@@ -227,7 +227,7 @@ func fetchingFrom(t *testing.T, limits config.TenantLimits, server *httptest.Ser
 	}}, change...)...)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	b.hub.Submitter().Fetcher.Options.Roots = roots
+	b.hub.Submitter.Fetcher.Options.Roots = roots
 	return b
 }
 
@@ -263,7 +263,7 @@ func TestFileBehindAURL(t *testing.T) {
 	require.Equal(t, names[0], names[1], "the name comes from the content")
 	answered(b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(names[0], "embedded/"), ""))(t, http.StatusNotFound)
 	b.acts("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL+"/moved.png")+`}`)
-	require.Zero(t, b.hub.Submitter().Fetcher.Busy(), "no turn is left over")
+	require.Zero(t, b.hub.Submitter.Fetcher.Busy(), "no turn is left over")
 }
 
 func TestRefusedURLs(t *testing.T) {
@@ -325,7 +325,7 @@ func TestRefusedURLs(t *testing.T) {
 	}
 	_, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+loadingTwo(server.URL+"/good", server.URL+"/good2")+`}`)
 	require.Contains(t, answer, tooLarge, "all files of a prompt count together")
-	require.Zero(t, b.hub.Submitter().Fetcher.Busy())
+	require.Zero(t, b.hub.Submitter.Fetcher.Busy())
 }
 
 // Without hosts that may be called, a URL is what it is to ComfyUI: not a file name.
@@ -350,11 +350,11 @@ func TestFetchingEndsWithItsClient(t *testing.T) {
 	done := make(chan error, 1)
 	p := submissionOf(t, loading(server.URL))
 	go func() {
-		b.hub.Submitter().Submit(ctx, p, func(_ submit.Accepted, err error) { done <- err })
+		b.hub.Submitter.Submit(ctx, p, func(_ submit.Accepted, err error) { done <- err })
 	}()
 	<-called
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	<-ended
-	eventually(t, func() bool { return b.hub.Submitter().Fetcher.Busy() == 0 }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return b.hub.Submitter.Fetcher.Busy() == 0 }, time.Minute, time.Millisecond)
 }

@@ -26,20 +26,20 @@ func (h *Hub) shut(ctx context.Context) error {
 	}
 	served := h.started.Swap(false)
 	h.entering.Unlock()
-	if h.streams != nil {
-		errs = append(errs, h.streams.Close(ctx))
+	if h.Streams != nil {
+		errs = append(errs, h.Streams.Close(ctx))
 	}
-	if h.board != nil {
-		h.board.Close()
+	if h.Board != nil {
+		h.Board.Close()
 	}
-	if h.staticInstances != nil {
-		h.staticInstances.close()
+	if h.direct != nil {
+		h.direct.Close()
 	}
-	if h.tunnels != nil {
-		h.tunnels.close()
+	if h.Tunnels != nil {
+		h.Tunnels.Close()
 	}
-	if h.workers != nil {
-		h.workers.stop()
+	if h.Workers != nil {
+		h.Workers.Stop()
 	}
 	if h.gossip != nil {
 		errs = append(errs, h.gossip.close())
@@ -48,32 +48,34 @@ func (h *Hub) shut(ctx context.Context) error {
 		h.stopHouse()
 	}
 	h.maintenance.Wait()
-	if h.dispatch != nil {
-		h.dispatch.Close()
+	if h.Dispatch != nil {
+		h.Dispatch.Close()
 	}
-	h.overflow.shut()
-	if h.workers != nil {
-		h.workers.close()
+	if h.Endpoints != nil {
+		h.Endpoints.Close()
+	}
+	if h.Workers != nil {
+		h.Workers.Close()
 	}
 	h.tracing.Close(ctx)
-	if h.ends != nil {
-		h.ends.Confirmed.Close(ctx)
+	if h.Ends != nil {
+		h.Ends.Confirmed.Close(ctx)
 	}
 	if h.copies != nil {
 		h.copies.Close()
 		h.kept.Close()
 	}
 	if served {
-		if err := h.store.Leave(ctx, h.self); err != nil {
+		if err := h.Store.Leave(ctx, h.self); err != nil {
 			h.log().Warn("the other hubs will take a while to see that this one left", "error", err)
 		}
 	}
 	h.closeNotes()
-	if h.storage != nil {
-		errs = append(errs, h.storage.Close())
+	if h.Storage != nil {
+		errs = append(errs, h.Storage.Close())
 	}
-	if h.db != nil {
-		errs = append(errs, h.db.Close())
+	if h.DB != nil {
+		errs = append(errs, h.DB.Close())
 	}
 	return errors.Join(errs...)
 }

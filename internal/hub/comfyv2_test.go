@@ -257,10 +257,10 @@ func TestComfyV2Previews(t *testing.T) {
 		other := c.submits(endless(1), "")
 		var found job.Job
 		eventually(t, func() bool {
-			found = must(b.hub.Jobs().Find(t.Context(), job.DefaultTenant, other.ID))(t)
-			return len(b.hub.Insight().Doing(found).Picture) > 0
+			found = must(b.hub.Jobs.Find(t.Context(), job.DefaultTenant, other.ID))(t)
+			return len(b.hub.Insight.Doing(found).Picture) > 0
 		}, time.Minute, 100*time.Millisecond)
 		found.Key = "another"
-		require.Empty(t, b.hub.Insight().Doing(found), "not of another job at that server")
+		require.Empty(t, b.hub.Insight.Doing(found), "not of another job at that server")
 	})
 }

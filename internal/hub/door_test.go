@@ -164,7 +164,7 @@ func TestDoorOfTwoHubs(t *testing.T) {
 		for n := range 20 {
 			b := []*bench{one, two}[n%2]
 			// It hears from the other hub that the last run has ended.
-			eventually(t, func() bool { return b.hub.Dispatch().Openings.HasIdle(catalog.Requirements{}, job.DefaultTenant) }, time.Minute, time.Millisecond)
+			eventually(t, func() bool { return b.hub.Dispatch.Openings.HasIdle(catalog.Requirements{}, job.DefaultTenant) }, time.Minute, time.Millisecond)
 			answer := answered(b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(-1-n, false))))(t, http.StatusBadRequest)
 			require.Contains(t, string(answer), "value must not be negative")
 			id := b.submit(checked(1+n, false), "ann")
@@ -241,8 +241,8 @@ func (d loggedDoor) Close() {
 func TestDoorStaysOpenUntilTheAnswer(t *testing.T) {
 	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
 		var log []string
-		submitter := *b.hub.Submitter()
-		submitter.Door = func(key string) submit.Door { return loggedDoor{b.hub.Dispatch().Doors.Open(key), &log} }
+		submitter := *b.hub.Submitter
+		submitter.Door = func(key string) submit.Door { return loggedDoor{b.hub.Dispatch.Doors.Open(key), &log} }
 		for _, test := range []struct {
 			graph   string
 			refused bool

@@ -17,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/overflow/overflowtest"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/scale"
+	"github.com/comfyhub/comfyhub/internal/scale/demand"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -98,7 +99,7 @@ func TestElasticFleet(t *testing.T) {
 		require.Equal(t, 3, started)
 		// Nothing stays drained.
 		eventually(t, func() bool {
-			stops, err := b.hub.Queue().Stops(t.Context())
+			stops, err := b.hub.Queue.Stops(t.Context())
 			return err == nil && len(stops) == 0
 		}, time.Minute, time.Second)
 		// What can run is known now, so another prompt starts one machine.
@@ -229,7 +230,7 @@ func TestOverflowIsCancelled(t *testing.T) {
 		b.posts("/interrupt", `{"prompt_id": "`+id+`"}`)
 		client.until(id)
 		eventually(t, func() bool { _, cancelled := fake.Runs(); return cancelled == 1 }, time.Minute, time.Second)
-		eventually(t, func() bool { return !b.hub.OwesEndpoints() }, time.Minute, time.Second)
+		eventually(t, func() bool { return b.hub.Endpoints.Empty() }, time.Minute, time.Second)
 		require.InDelta(t, 0.012, b.metric(`comfyhub_overflow_spent{endpoint="pod"}`), 0.003)
 		require.Zero(t, b.metric(`comfyhub_overflow_set_aside{endpoint="pod"}`))
 	})
@@ -257,7 +258,7 @@ func TestOverflowOfWhatNobodyCanRun(t *testing.T) {
 	fake := &overflowtest.Endpoint{Takes: time.Second, Key: runPodKey}
 	info := `{"Only": {"input": {"required": {}}, "output": ["IMAGE"], "output_node": false}, "SaveImage": {"input": {"required": {"images": ["IMAGE"], "filename_prefix": ["STRING", {"default": "ComfyUI"}]}}, "output": [], "output_node": true}}`
 	inBench(t, benchOf(0, onRunPod(fake, func(o *config.Overflow) { o.ObjectInfo = []byte(info) })), func(t *testing.T, b *bench) {
-		eventually(t, func() bool { return b.hub.Dispatch().Instances.Names()["overflow:pod/1"] }, time.Minute, time.Second)
+		eventually(t, func() bool { return b.hub.Dispatch.Instances.Names()["overflow:pod/1"] }, time.Minute, time.Second)
 		posted := time.Now()
 		entry := b.finished(b.submit(`{"1": {"class_type": "Only", "inputs": {}}, "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}`, "someone"))
 		require.Len(t, entry.Outputs["2"].Images, 1)
@@ -304,7 +305,7 @@ func killedAt(t *testing.T, at string, of func(*config.Overflow)) {
 				return overflowtest.NoFault
 			}
 			killed = true
-			require.NoError(t, one.hub.DB().Close()) // it notes nothing any more
+			require.NoError(t, one.hub.DB.Close()) // it notes nothing any more
 			close(dead)
 			if len(words) > 2 && words[2] == "lost" {
 				return overflowtest.Lost
@@ -329,7 +330,7 @@ func killedAt(t *testing.T, at string, of func(*config.Overflow)) {
 		require.Equal(t, "success", two.finished(id).Status.Text)
 		made, _ := fake.Runs()
 		require.Equal(t, 1, made, "paid once")
-		eventually(t, func() bool { return !two.hub.OwesEndpoints() }, 2*time.Minute, time.Second)
+		eventually(t, func() bool { return two.hub.Endpoints.Empty() }, 2*time.Minute, time.Second)
 		require.Zero(t, two.metric(`comfyhub_overflow_set_aside{endpoint="pod"}`))
 	})
 }
@@ -366,13 +367,13 @@ func TestOverflowOfHubsThatDiffer(t *testing.T) {
 // What the operator has drained stays drained when the scaler takes a machine back.
 func TestScalerLeavesTheOperatorsDrain(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		name := b.hub.Fleet().Instances()[0].Name
+		name := b.hub.Fleet.Instances()[0].Name
 		for _, stops := range []bool{true, false} {
-			require.NoError(t, b.hub.DrainToScale(t.Context(), name, stops))
-			require.True(t, b.hub.HasStop(queue.StopInstance(name)))
-			require.NoError(t, b.hub.Operator().Pause(t.Context(), queue.StopInstance(name)))
+			require.NoError(t, (&demand.Fleet{Queue: b.hub.Queue, Stops: b.hub.Stops}).Drain(t.Context(), name, stops))
+			require.True(t, b.hub.Stops.Has(queue.StopInstance(name)))
+			require.NoError(t, b.hub.Operator.Pause(t.Context(), queue.StopInstance(name)))
 		}
-		require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(name)))
-		require.False(t, b.hub.HasStop(queue.StopInstance(name)))
+		require.NoError(t, b.hub.Operator.Resume(t.Context(), queue.StopInstance(name)))
+		require.False(t, b.hub.Stops.Has(queue.StopInstance(name)))
 	})
 }

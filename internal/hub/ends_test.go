@@ -21,9 +21,9 @@ import (
 // job's key.
 func (b *bench) forgotten(k stream.Key, id string) (key string) {
 	b.t.Helper()
-	j := must(b.hub.Jobs().Find(b.t.Context(), k.Tenant, id))(b.t)
+	j := must(b.hub.Jobs.Find(b.t.Context(), k.Tenant, id))(b.t)
 	eventually(b.t, func() bool {
-		told, running := b.hub.Streams().Told(k, j.Key)
+		told, running := b.hub.Streams.Told(k, j.Key)
 		return !told && !running
 	}, time.Minute, time.Millisecond)
 	return j.Key
@@ -38,14 +38,14 @@ func TestOldEnds(t *testing.T) {
 		b.finished(id)
 		k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
 		key := b.forgotten(k, id) // until then, it counts as told
-		ends := must(b.hub.Queue().Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9))(t)
+		ends := must(b.hub.Queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9))(t)
 		require.Len(t, ends[0], 1)
-		require.Equal(t, ends[0][0].Turn, must(b.hub.Ends().LookAt(t.Context(), stream.Present{Key: k, Since: time.Now()}, ends[0], 0))(t))
+		require.Equal(t, ends[0][0].Turn, must(b.hub.Ends.LookAt(t.Context(), stream.Present{Key: k, Since: time.Now()}, ends[0], 0))(t))
 
-		b.hub.Streams().SetLimits(stream.Limits{ReplayWindow: time.Minute})
+		b.hub.Streams.SetLimits(stream.Limits{ReplayWindow: time.Minute})
 		eventually(t, func() bool {
-			old, err := b.hub.Ends().LookAt(t.Context(), stream.Present{Key: k, Since: began}, ends[0], 0)
-			told, _ := b.hub.Streams().Told(k, key)
+			old, err := b.hub.Ends.LookAt(t.Context(), stream.Present{Key: k, Since: began}, ends[0], 0)
+			told, _ := b.hub.Streams.Told(k, key)
 			return err == nil && old == 0 && told
 		}, time.Minute, 10*time.Millisecond)
 		types := b.dial("ann").until(id)
@@ -178,7 +178,7 @@ func TestLookaheadIsPending(t *testing.T) {
 	inBench(t, benchOf(1, func(b *bench) { b.settings.Lookahead = 1 }), func(t *testing.T, b *bench) {
 		running := b.begins(endless(1), "ann")
 		stored := func(id string) job.Job {
-			return must(b.hub.Queue().Find(t.Context(), job.DefaultTenant, id))(t)
+			return must(b.hub.Queue.Find(t.Context(), job.DefaultTenant, id))(t)
 		}
 		ahead := func(id string) {
 			t.Helper()
@@ -215,7 +215,7 @@ func TestInterruptBetweenClaimAndStart(t *testing.T) {
 		for n := range 8 {
 			id := b.submit(endless(n), "ann")
 			eventually(t, func() bool {
-				j, err := b.hub.Queue().Find(t.Context(), job.DefaultTenant, id)
+				j, err := b.hub.Queue.Find(t.Context(), job.DefaultTenant, id)
 				return err == nil && j.State != job.Queued
 			}, time.Minute, 100*time.Microsecond)
 			b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
@@ -233,9 +233,9 @@ func TestWishBeforeTheRunListens(t *testing.T) {
 		b.instances[0].die()
 		eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Offline }, time.Minute, time.Millisecond)
 		id := b.submit(endless(1), "ann")
-		j := must(b.hub.Queue().Find(t.Context(), job.DefaultTenant, id))(t)
+		j := must(b.hub.Queue.Find(t.Context(), job.DefaultTenant, id))(t)
 		require.Equal(t, job.Queued, j.State)
-		require.NoError(t, b.hub.DB().Client().HSet(t.Context(), b.hub.DB().Key("q", "job", j.Key), "cancel", "1").Err())
+		require.NoError(t, b.hub.DB.Client().HSet(t.Context(), b.hub.DB.Key("q", "job", j.Key), "cancel", "1").Err())
 		b.instances[0].revive()
 		e := b.finished(id)
 		last := e.Status.Messages[len(e.Status.Messages)-1]

@@ -61,7 +61,7 @@ func TestExplain(t *testing.T) {
 
 		// What an instance does comes with its next report.
 		eventually(t, func() bool {
-			return slices.ContainsFunc(b.hub.Fleet().Instances(), func(i fleet.Instance) bool { return i.State == fleet.Busy })
+			return slices.ContainsFunc(b.hub.Fleet.Instances(), func(i fleet.Instance) bool { return i.State == fleet.Busy })
 		}, time.Minute, 10*time.Millisecond)
 		first, second := b.submit(work(1, 2, "none"), "ann"), b.submit(work(1, 3, "none"), "bob")
 		e := b.explain(second)
@@ -226,15 +226,15 @@ func TestJobsPages(t *testing.T) {
 		require.Equal(t, all[6:7], get("?status=ended&limit=1&offset=1"))
 		require.Equal(t, all, append(get("?limit=4"), get("?limit=4&offset=4")...))
 		require.Empty(t, get("?offset=1000"))
-		views := must(b.hub.Operator().Jobs(t.Context(), view.JobsPage{Limit: 1000}))(t)
+		views := must(b.hub.Operator.Jobs(t.Context(), view.JobsPage{Limit: 1000}))(t)
 		require.Len(t, views, 6, "both tenants' jobs that run and wait")
-		stats := must(b.hub.Operator().Stats(t.Context()))(t)
+		stats := must(b.hub.Operator.Stats(t.Context()))(t)
 		require.Equal(t, []any{5, 1, int64(3)}, []any{stats.Waiting, stats.Running, stats.Ended})
 		for _, who := range []string{"bob", "ann"} {
-			cancelled := must(b.hub.Operator().Cancel(t.Context(), who, "bobs"))(t)
+			cancelled := must(b.hub.Canceller.Cancel(t.Context(), who, "bobs"))(t)
 			require.Equal(t, who == "bob", cancelled)
 		}
-		cancelled := must(b.hub.Operator().Cancel(t.Context(), "ann", "running"))(t)
+		cancelled := must(b.hub.Canceller.Cancel(t.Context(), "ann", "running"))(t)
 		require.True(t, cancelled)
 	})
 }

@@ -151,7 +151,7 @@ func TestStickyCalls(t *testing.T) {
 		primary := call()
 		busy := b.submit(work(3000, 1, "none"), "other")
 		running := func() string {
-			for _, i := range b.hub.Fleet().Instances() {
+			for _, i := range b.hub.Fleet.Instances() {
 				if i.Running == busy {
 					return i.URL
 				}
@@ -222,17 +222,17 @@ func TestHeldPictures(t *testing.T) {
 		graph := []byte(`{"1": {"class_type": "ETN_LoadImageCache", "inputs": {"id": "a/b"}},
 			"2": {"class_type": "Other", "inputs": {"id": "a/b"}}, "3": {"class_type": "ETN_X", "inputs": {"id": "nope", "link": ["1", 0]}}}`)
 		parsed := must(catalog.ParseGraph(graph))(t)
-		encoded := must(b.hub.Submitter().Pin(ctx, "default", parsed, nil))(t)
+		encoded := must(b.hub.Submitter.Pin(ctx, "default", parsed, nil))(t)
 		require.Contains(t, string(encoded), `"held":["a/b"]`)
 		in := must(files.DecodeInputs(encoded))(t)
-		require.Empty(t, must(b.hub.Transfer().Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.Dispatch().Instances.First()}))(t))
+		require.Empty(t, must(b.hub.Transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.Dispatch.Instances.First()}))(t))
 		require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())
-		require.Nil(t, must(b.hub.Submitter().Pin(ctx, "another", parsed, nil))(t), "another tenant's pictures are not there")
+		require.Nil(t, must(b.hub.Submitter.Pin(ctx, "another", parsed, nil))(t), "another tenant's pictures are not there")
 
 		// Waiting jobs that only name held pictures do not stop the sweep.
-		require.Empty(t, must(b.hub.Janitor().Pinned.All(ctx))(t))
-		require.NoError(t, b.hub.Held().Expire(ctx, time.Now()))
-		require.True(t, b.hub.Held().Has(ctx, "default", "a/b"))
+		require.Empty(t, must(b.hub.Janitor.Pinned.All(ctx))(t))
+		require.NoError(t, b.hub.Held.Expire(ctx, time.Now()))
+		require.True(t, b.hub.Held.Has(ctx, "default", "a/b"))
 
 		b.settings.MaxUpload = 8
 		require.NoError(t, b.hub.Start(ctx, b.settings))
@@ -240,7 +240,7 @@ func TestHeldPictures(t *testing.T) {
 			req := must(http.NewRequest(http.MethodPut, b.web.URL+"/api/etn/image/x", struct{ io.Reader }{strings.NewReader("0123456789")}))(t)
 			req.ContentLength = length
 			require.Equal(t, http.StatusRequestEntityTooLarge, statusOf(read(t, must(http.DefaultClient.Do(req))(t))))
-			require.False(t, b.hub.Held().Has(ctx, "default", "x"))
+			require.False(t, b.hub.Held.Has(ctx, "default", "x"))
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/config"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/sim"
@@ -86,7 +86,7 @@ func (b *bench) made(graph string) (id, name string, end time.Time) {
 	b.t.Helper()
 	id = b.submit(graph, "ann")
 	name = b.finished(id).Outputs["2"].Images[0].Filename
-	j := must(b.hub.Queue().Find(context.Background(), "default", id))(b.t)
+	j := must(b.hub.Queue.Find(context.Background(), "default", id))(b.t)
 	return id, name, time.UnixMilli(j.FinishedAt)
 }
 
@@ -121,7 +121,7 @@ func TestInputsGrowOld(t *testing.T) {
 func TestTrashOfTwoHubs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		one, two := newPair(t, 1, 0)
-		one.hub.Janitor().Full = func() bool { return false } // whatever the disk of this machine is
+		one.hub.Janitor.Full = func() bool { return false } // whatever the disk of this machine is
 		for _, data := range []string{"red", "green"} {
 			one.overwrites(t, data)
 		}
@@ -133,14 +133,14 @@ func TestTrashOfTwoHubs(t *testing.T) {
 		require.False(t, there)
 		require.False(t, two.views(name))
 
-		all, n, err := two.hub.Operator().Trash(t.Context(), "default", 10)
+		all, n, err := two.hub.Store.Trash(t.Context(), "default", 10)
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
 		for _, trashed := range all {
-			_, err := two.hub.Operator().TakeBack(t.Context(), "default", trashed.ID)
+			_, err := two.hub.Store.TakeBack(t.Context(), "default", trashed.ID)
 			require.NoError(t, err)
-			_, err = one.hub.Operator().TakeBack(t.Context(), "default", trashed.ID)
-			require.ErrorIs(t, err, hub.ErrNotInTrash)
+			_, err = one.hub.Store.TakeBack(t.Context(), "default", trashed.ID)
+			require.ErrorIs(t, err, files.ErrNotInTrash)
 		}
 		require.True(t, one.views(name))
 		one.posts("/history", `{"clear": true}`)
@@ -150,22 +150,18 @@ func TestTrashOfTwoHubs(t *testing.T) {
 
 		// A storage that is full has no room for a trash.
 		one.overwrites(t, "blue")
-		one.hub.Janitor().Full = func() bool { return true }
+		one.hub.Janitor.Full = func() bool { return true }
 		require.NoError(t, one.retainAt(time.Now()))
-		_, n, err = two.hub.Operator().Trash(t.Context(), "", 10)
+		_, n, err = two.hub.Store.Trash(t.Context(), "", 10)
 		require.NoError(t, err)
 		require.Zero(t, n)
-		_, _, err = hub.New(one.id).Operator().Trash(t.Context(), "", 1)
-		require.ErrorIs(t, err, config.ErrNotStarted)
-		_, err = hub.New(one.id).Operator().TakeBack(t.Context(), "default", "x")
-		require.ErrorIs(t, err, config.ErrNotStarted)
 	})
 }
 
 // overwrites uploads a file in place of the one of its name.
 func (b *bench) overwrites(t *testing.T, data string) {
 	t.Helper()
-	_, err := b.hub.Store().Upload(t.Context(), "default", job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data))
+	_, err := b.hub.Store.Upload(t.Context(), "default", job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data))
 	require.NoError(t, err)
 }
 
@@ -177,9 +173,9 @@ func cached() plan {
 // kept waits until the result of a job can be given again.
 func (b *bench) kept(id string) {
 	b.t.Helper()
-	j := must(b.hub.Queue().Find(context.Background(), job.DefaultTenant, id))(b.t)
+	j := must(b.hub.Queue.Find(context.Background(), job.DefaultTenant, id))(b.t)
 	eventually(b.t, func() bool {
-		body := b.hub.DB().Client().HGet(context.Background(), b.hub.DB().Key("q", "job", j.Key), "result")
+		body := b.hub.DB.Client().HGet(context.Background(), b.hub.DB.Key("q", "job", j.Key), "result")
 		return body.Err() == nil
 	}, time.Minute, 10*time.Millisecond)
 }
@@ -247,10 +243,10 @@ func TestHubDiesBeforeItGivesAResult(t *testing.T) {
 		b.begins(endless(9), "bob")
 		id := b.submit(picture(1), "ann")
 		ctx := context.Background()
-		j := must(b.hub.Queue().Find(ctx, job.DefaultTenant, id))(t)
-		must(b.hub.Queue().Claim(ctx, queue.ClaimRequest{Key: j.Key, Tenant: j.Tenant, Hub: "gone/1", Upstream: "x", Why: whyRepeated}))(t)
+		j := must(b.hub.Queue.Find(ctx, job.DefaultTenant, id))(t)
+		must(b.hub.Queue.Claim(ctx, queue.ClaimRequest{Key: j.Key, Tenant: j.Tenant, Hub: "gone/1", Upstream: "x", Why: whyRepeated}))(t)
 		b.posts("/interrupt", "")
 		require.Equal(t, "success", b.finished(id).Status.Text)
-		require.Equal(t, 1, must(b.hub.Queue().Find(ctx, job.DefaultTenant, id))(t).Attempts, "that was no attempt")
+		require.Equal(t, 1, must(b.hub.Queue.Find(ctx, job.DefaultTenant, id))(t).Attempts, "that was no attempt")
 	})
 }

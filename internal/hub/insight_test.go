@@ -69,8 +69,8 @@ func TestInsightOfATenant(t *testing.T) {
 			require.Empty(t, seen.URL)
 			require.Empty(t, seen.Reason)
 		}
-		require.Contains(t, string(ops.InstancesJSON(b.hub.Operator().Instances())), at, "the operator sees it")
-		require.Contains(t, string(ops.InstancesJSON(b.hub.Operator().Instances())), running)
+		require.Contains(t, string(ops.InstancesJSON(b.hub.Operator.Instances())), at, "the operator sees it")
+		require.Contains(t, string(ops.InstancesJSON(b.hub.Operator.Instances())), running)
 
 		ada.connect("ada")
 		require.Equal(t, shownStats{Queued: 1, Running: 1, Sockets: 1}, ada.stats())
@@ -111,7 +111,7 @@ func TestReasonsTellNoAddress(t *testing.T) {
 		// The hub also says running of a job that is still on its way to an instance. That is not a run
 		// yet.
 		eventually(t, func() bool {
-			jobs, err := b.hub.Jobs().Live(t.Context(), "ada")
+			jobs, err := b.hub.Jobs.Live(t.Context(), "ada")
 			return err == nil && len(jobs) == 1 && jobs[0].State == job.Running
 		}, time.Minute, 5*time.Millisecond)
 		b.instances[0].die()
@@ -198,7 +198,7 @@ func TestCheckup(t *testing.T) {
 			}
 		})
 		find := func(about, says string) *config.Finding {
-			all := b.hub.Checkup().Findings(t.Context())
+			all := b.hub.Checkup.Findings(t.Context())
 			i := slices.IndexFunc(all, func(f config.Finding) bool { return f.About == about && strings.Contains(f.Says, says) })
 			if i < 0 {
 				return nil

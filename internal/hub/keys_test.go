@@ -48,10 +48,10 @@ func TestAPIKeysOfTheLastVersion(t *testing.T) {
 		for _, secret := range []string{gossipKey, fileSecret} {
 			id := fmt.Sprintf("job %d", len(secret))
 			b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q, "extra_data": {"auth_token_comfy_org": "new"}}`, picture(len(secret)), id))
-			j := must(b.hub.Queue().Find(t.Context(), "default", id))(t)
+			j := must(b.hub.Queue.Find(t.Context(), "default", id))(t)
 			old := must(queue.NewVault([]byte(secret)))(t)
-			require.NoError(t, b.hub.DB().Client().Set(t.Context(), b.hub.DB().Key("q", "secret", j.Key), must(old.Seal([]byte("old"), []byte(j.Key)))(t), 0).Err())
-			require.Equal(t, "old", string(must(b.hub.Queue().Body(t.Context(), j.Key))(t).Secrets))
+			require.NoError(t, b.hub.DB.Client().Set(t.Context(), b.hub.DB.Key("q", "secret", j.Key), must(old.Seal([]byte("old"), []byte(j.Key)))(t), 0).Err())
+			require.Equal(t, "old", string(must(b.hub.Queue.Body(t.Context(), j.Key))(t).Secrets))
 		}
 	})
 }
@@ -89,7 +89,7 @@ func TestKeysAreNobodysFiles(t *testing.T) {
 		b.post("/userdata/a.json/move/..%2F..%2F..%2Fcomfyhub-keys%2F"+entries[0].Name()+"?overwrite=true", "")
 
 		// No path, however it is written, makes the storage reveal anything.
-		storage := b.hub.Storage()
+		storage := b.hub.Storage
 		for _, key := range []string{name, "/" + name, "./" + name, "user/../" + name, "COMFYHUB-KEYS/x", "a\\..\\comfyhub-keys\\x", "comfyhub-keys"} {
 			_, err := storage.Open(t.Context(), key, 0, -1)
 			require.ErrorIs(t, err, files.ErrGone, key)
@@ -159,16 +159,14 @@ func TestRotateKeys(t *testing.T) {
 	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
 		name := one.finished(one.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 		_, link := one.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
-		require.Equal(t, 2, must(one.hub.Operator().RotateKeys(t.Context()))(t).Keys)
-		require.NoError(t, two.hub.Ring().Refresh(t.Context()))
+		require.Equal(t, 2, must(one.hub.Ring.Rotate(t.Context()))(t).Keys)
+		require.NoError(t, two.hub.Ring.Refresh(t.Context()))
 		for _, b := range []*bench{one, two} {
 			b.gets(link)
-			require.NoError(t, b.hub.Janitor().ExpireKeys(t.Context()))
+			require.NoError(t, b.hub.Janitor.ExpireKeys(t.Context()))
 			_, fresh := b.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
 			one.gets(fresh)
 		}
-		_, err := hub.New(one.id).Operator().RotateKeys(t.Context())
-		require.ErrorIs(t, err, config.ErrNotStarted)
 	})
 }
 
@@ -199,12 +197,12 @@ func TestGossipKeyMakesNoLinks(t *testing.T) {
 func TestGossipKeyOpensNoAPIKeys(t *testing.T) {
 	inBench(t, benchOf(0, func(b *bench) { b.id.GossipKey = gossipKey }), func(t *testing.T, b *bench) {
 		b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"api_key_comfy_org": "very secret"}}`, picture(1)))
-		live := must(b.hub.Queue().Live(t.Context(), ""))(t)
+		live := must(b.hub.Queue.Live(t.Context(), ""))(t)
 		require.Len(t, live, 1)
-		sealed := must(b.hub.DB().Client().Get(t.Context(), b.hub.DB().Key("q", "secret", live[0].Key)).Bytes())(t)
+		sealed := must(b.hub.DB.Client().Get(t.Context(), b.hub.DB.Key("q", "secret", live[0].Key)).Bytes())(t)
 		_, err := stolen(t, "comfyhub api keys").Open(nil, nil, sealed, []byte(live[0].Key))
 		require.Error(t, err)
-		body := must(b.hub.Queue().Body(t.Context(), live[0].Key))(t)
+		body := must(b.hub.Queue.Body(t.Context(), live[0].Key))(t)
 		secrets := decoded[map[string]string](t, body.Secrets)
 		require.Equal(t, "very secret", secrets["api_key_comfy_org"])
 	})
@@ -276,7 +274,7 @@ func TestSignedLinks(t *testing.T) {
 			response, _ = fetch(brief)
 			return response.StatusCode == http.StatusGone
 		}, 30*time.Second, 50*time.Millisecond)
-		long := must(b.hub.Links().Make(t.Context(), "telegram:12345", job.FileRef{Type: "output", Filename: name}, time.Now().AddDate(10, 0, 0)))(t)
+		long := must(b.hub.Links.Make(t.Context(), "telegram:12345", job.FileRef{Type: "output", Filename: name}, time.Now().AddDate(10, 0, 0)))(t)
 		require.Contains(t, string(answered(b.get(api.LinkPath+long))(t, http.StatusForbidden)), "longer than links may")
 	})
 }
@@ -346,21 +344,21 @@ func TestSecretsGoWhereTheyMay(t *testing.T) {
 		}
 		b.settings.SecretsTo = []string{names[0]}
 	})
-	eventually(t, b.hub.Classes().Beginning.HasLooked, time.Minute, 5*time.Millisecond)
+	eventually(t, b.hub.Classes.Beginning.HasLooked, time.Minute, 5*time.Millisecond)
 	for n := range 6 {
 		b.finished(b.submitWith(paidPicture(n), secret))
 	}
 	require.Equal(t, 6, own.given("very secret"))
 	require.Zero(t, other.given(`"Paid"`), "although it is idle")
 
-	require.NoError(t, b.hub.Operator().Drain(t.Context(), names[0], 0))
+	require.NoError(t, b.hub.Operator.Drain(t.Context(), names[0], 0))
 	b.finished(b.submitWith(paidPicture(10), `{"api_key_comfy_org": null}`))
 	b.finished(b.submitWith(picture(11), secret))
 	require.Equal(t, 2, other.given(`"EmptyImage"`), "these do not need one")
 	waits := b.submitWith(paidPicture(12), secret)
 	text := b.posts("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, waits))
 	require.Contains(t, string(text), names[1]+`", "state": "idle", "can_run": false, "why": "it lacks leave to have the API keys of prompts (secrets_to in the hub's Caddyfile)`)
-	require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(names[0])))
+	require.NoError(t, b.hub.Operator.Resume(t.Context(), queue.StopInstance(names[0])))
 	b.finished(waits)
 	require.Zero(t, other.given("very secret"))
 }
@@ -373,7 +371,7 @@ func TestSecretsOfNobody(t *testing.T) {
 	b := newBench(t, 1, func(b *bench) {
 		b.settings.Instances, b.settings.SecretsTo = []string{only.url}, []string{"gpu*"}
 	})
-	eventually(t, b.hub.Classes().Beginning.HasLooked, time.Minute, 5*time.Millisecond)
+	eventually(t, b.hub.Classes.Beginning.HasLooked, time.Minute, 5*time.Millisecond)
 	answer := answered(b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"auth_token_comfy_org": "very secret"}}`, paidPicture(1))))(t, http.StatusBadRequest)
 	refused := nodeErrors(t, answer)
 	require.Len(t, refused["2"].Errors, 1, string(answer))
@@ -381,7 +379,7 @@ func TestSecretsOfNobody(t *testing.T) {
 	b.finished(b.submitWith(paidPicture(2), `{}`))
 	require.Zero(t, only.given("very secret"))
 	var warned bool
-	for _, f := range b.hub.Checkup().Findings(t.Context()) {
+	for _, f := range b.hub.Checkup.Findings(t.Context()) {
 		warned = warned || f.Level == config.LevelWarning && strings.Contains(f.Says, "secrets_to names gpu*")
 	}
 	require.True(t, warned)

@@ -98,7 +98,7 @@ func TestLastKnownAnswers(t *testing.T) {
 			require.Equal(t, "null", b.text("/api/global_subgraphs/made-up"))
 		}
 		require.EqualValues(t, 3, subgraphs.Load())
-		_, kept := b.hub.LastKnown().Last(t.Context(), "/global_subgraphs/made-up", func(string) bool { return true })
+		_, kept := b.hub.LastKnown.Last(t.Context(), "/global_subgraphs/made-up", func(string) bool { return true })
 		require.False(t, kept)
 		_, classes := b.get("/object_info")
 		dying.Store(true)

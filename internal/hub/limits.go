@@ -11,17 +11,17 @@ import (
 
 // limit tells the parts how much there may be of everything.
 func (h *Hub) limit(s config.Settings) {
-	h.streams.SetLimits(stream.Limits{
+	h.Streams.SetLimits(stream.Limits{
 		ReplayWindow: s.ReplayWindow, MaxSockets: s.MaxSockets,
-		TenantSockets: func(tenant string) int { return h.tenants.Limits(tenant).Sockets },
+		TenantSockets: func(tenant string) int { return h.Tenants.Limits(tenant).Sockets },
 	})
-	h.intake.SetLimits(intake.Limits{Memory: s.BodyMemory, Disk: s.SpoolSize, Room: roomOn(h.disks[0])})
-	h.queue.SetLimits(queue.Limits{
-		FIFO: s.FIFO, Weight: h.tenants.Weight,
+	h.intake.SetLimits(intake.Limits{Memory: s.BodyMemory, Disk: s.SpoolSize, Room: h.Disks[0].Room})
+	h.Queue.SetLimits(queue.Limits{
+		FIFO: s.FIFO, Weight: h.Tenants.Weight,
 		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
 		HistoryEntries: s.HistoryEntries, TenantHistory: s.TenantLimits.History,
-		TenantQueue: func(tenant string) (int, int64) { return h.tenants.Limits(tenant).Queue() },
-		TenantRate:  func(tenant string) int { return h.tenants.Limits(tenant).Rate },
-		TenantRuns:  func(tenant string) (int, time.Duration) { return h.tenants.Limits(tenant).Runs() },
+		TenantQueue: func(tenant string) (int, int64) { return h.Tenants.Limits(tenant).Queue() },
+		TenantRate:  func(tenant string) int { return h.Tenants.Limits(tenant).Rate },
+		TenantRuns:  func(tenant string) (int, time.Duration) { return h.Tenants.Limits(tenant).Runs() },
 	})
 }

@@ -24,8 +24,6 @@ type membership struct {
 	// gossip is nil while the hub is still joining.
 	gossip    atomic.Pointer[gossip.Gossip]
 	admission *admission
-	// pins are nil in a fleet without a gossip key.
-	pins *pins.Pins
 
 	mu sync.Mutex
 	// abilities are those of the instances as last reported.
@@ -54,11 +52,11 @@ const (
 	maxAbilities = 20_000
 )
 
-func (h *Hub) openGossip(ctx context.Context, name string, known *pins.Pins) (*membership, error) {
-	m := &membership{hub: h, pins: known, abilities: map[string]ability{}, told: map[string]time.Time{}, hubs: otherHubs{dial: h.id.Dial()}}
+func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) {
+	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}, hubs: otherHubs{dial: h.id.Dial()}}
 	var pinned owners
-	if known != nil {
-		pinned = known
+	if h.pins != nil {
+		pinned = h.pins
 	}
 	m.admission = newAdmission(pinned, m.take, m.refuse)
 	if h.id.GossipBind == config.NoGossip {
@@ -88,9 +86,9 @@ func (m *membership) member(e gossip.Event) {
 	switch {
 	case e.Member.Role != gossip.RoleAgent || !e.Left:
 	case e.Announced:
-		m.hub.fleet.AgentStopped(e.Member.Name, e.Member.Boot, e.Member.Key)
+		m.hub.Fleet.AgentStopped(e.Member.Name, e.Member.Boot, e.Member.Key)
 	default:
-		m.hub.fleet.AgentLeft(e.Member.Name, e.Member.Boot, e.Member.Key)
+		m.hub.Fleet.AgentLeft(e.Member.Name, e.Member.Boot, e.Member.Key)
 	}
 }
 
@@ -98,14 +96,14 @@ func (m *membership) member(e gossip.Event) {
 // proven.
 func (m *membership) take(r fleet.Report) {
 	r, faults := m.hub.policy.Load().Restrict(r)
-	err := m.hub.fleet.Apply(r)
+	err := m.hub.Fleet.Apply(r)
 	if errors.Is(err, fleet.ErrStale) {
 		return
 	}
 	if err != nil {
 		m.refuse(r, err)
 	} else {
-		m.hub.pages.Seen(r)
+		m.hub.Pages.Seen(r)
 	}
 	for name, fault := range faults {
 		m.complain("an instance is left out", name, fault)
@@ -114,7 +112,7 @@ func (m *membership) take(r fleet.Report) {
 		}
 	}
 	for _, name := range m.learn(r) {
-		m.hub.dispatch.Discovery.Relearn(name)
+		m.hub.Dispatch.Discovery.Relearn(name)
 	}
 }
 
@@ -130,7 +128,7 @@ func (m *membership) learn(r fleet.Report) (changed []string) {
 		if !i.Up || i.ObjectInfo == "" {
 			continue
 		}
-		if known, ok := m.hub.fleet.Instance(i.Name); !ok || known.Agent != r.Agent {
+		if known, ok := m.hub.Fleet.Instance(i.Name); !ok || known.Agent != r.Agent {
 			continue
 		}
 		before := m.abilities[i.Name]
@@ -149,12 +147,12 @@ func (m *membership) learn(r fleet.Report) (changed []string) {
 // the fleet, and the agent itself.
 func (m *membership) refuse(r fleet.Report, err error) {
 	kind := refusalKind(err)
-	m.hub.measure.Refused(kind)
+	m.hub.Metrics.Refused(kind)
 	m.complain("an agent's report is refused", r.Agent, err.Error())
 	if r.Agent == "" || kind == "forged" {
 		return // the agent it names has not sent it
 	}
-	m.hub.fleet.Refuse(r.Agent, err.Error())
+	m.hub.Fleet.Refuse(r.Agent, err.Error())
 	if g := m.gossip.Load(); g != nil && r.Boot != 0 {
 		g.Refuse(r.Agent, r.Boot, err.Error())
 	}
@@ -203,13 +201,18 @@ func (m *membership) complain(what, name, reason string) {
 	}
 }
 
+// members returns those of the gossip, none while the hub is joining.
+func (m *membership) members() []gossip.Member {
+	if g := m.gossip.Load(); g != nil {
+		return g.Members()
+	}
+	return nil
+}
+
 // counts returns the numbers of members in the gossip, including this hub.
 func (m *membership) counts() (hubs, agents int) {
 	hubs = 1
-	if m.gossip.Load() == nil {
-		return hubs, 0
-	}
-	for _, member := range m.gossip.Load().Members() {
+	for _, member := range m.members() {
 		if member.Role == gossip.RoleHub {
 			hubs++
 		} else {
@@ -233,25 +236,25 @@ func (m *membership) close() error {
 // connect makes the client of an instance. An agent proves with its own key that it is the one
 // whose report named the address, and the hub proves with the hubs' key that it is a hub.
 func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
-	o := comfyui.Options{UserAgent: userAgent, ViaAgent: !i.Direct, Dial: h.id.Dial()}
+	o := comfyui.Options{UserAgent: config.UserAgent, ViaAgent: !i.Direct, Dial: h.id.Dial()}
 	u, err := url.Parse(i.URL)
 	switch {
 	case err == nil && u.Scheme == fleet.WorkerScheme && i.Kind == fleet.KindWorker:
-		o.Dial = h.workers.dialer(i.Name)
+		o.Dial = h.Workers.Dialer(i.Name)
 		return comfyui.NewClient("http://worker", o)
 	case err == nil && u.Scheme == fleet.OverflowScheme && i.Kind == fleet.KindOverflow:
-		o.Dial = h.overflow.dialer(i.Name)
+		o.Dial = h.Endpoints.Dialer(i.Name)
 		return comfyui.NewClient("http://overflow", o)
 	case i.Agent == "" && i.Kind == fleet.KindA1111:
-		o.Dial = h.staticInstances.dialer(i.Name)
+		o.Dial = h.direct.Dialer(i.Name)
 		return comfyui.NewClient("http://a1111", o)
 	case err == nil && u.Scheme == fleet.TunnelScheme:
 		u.Scheme, u.Host = "http", i.Agent
-		o.Dial = h.tunnels.dialer(i.Agent)
+		o.Dial = h.Tunnels.Dialer(i.Agent)
 		return comfyui.NewClient(u.String(), o)
 	}
 	if !i.Direct && strings.HasPrefix(i.URL, "https://") {
-		client, err := h.authority.DialTLS(i.Key)
+		client, err := h.Authority.DialTLS(i.Key)
 		if err != nil {
 			return nil, fmt.Errorf("hub: %w", err)
 		}

@@ -30,7 +30,7 @@ import (
 func (b *bench) series() map[string]float64 {
 	b.t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	for _, c := range b.hub.Collectors() {
+	for _, c := range b.hub.Metrics.Collectors() {
 		require.NoError(b.t, registry.Register(c))
 	}
 	w := httptest.NewRecorder()
@@ -57,7 +57,7 @@ func (b *bench) metric(name string) float64 {
 func TestMetricsOfAJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
-	name := b.hub.Fleet().Instances()[0].Name
+	name := b.hub.Fleet.Instances()[0].Name
 	b.dial("ann")
 	id := b.submit(picture(1), "ann")
 	require.Equal(t, "success", b.finished(id).Status.Text)
@@ -109,7 +109,7 @@ var (
 // metricNames are the names of all metrics of a hub.
 func metricNames() map[string]bool {
 	descs := make(chan *prometheus.Desc, 1000)
-	for _, c := range hub.New(config.Identity{}).Collectors() {
+	for _, c := range hub.New(config.Identity{}).Metrics.Collectors() {
 		c.Describe(descs)
 	}
 	close(descs)
@@ -230,7 +230,7 @@ func TestAudit(t *testing.T) {
 		admin := b.key(apikeys.Wanted{Name: "boss", Tenant: "root", Scopes: []apikeys.Scope{apikeys.Admin}})
 		reader := b.key(apikeys.Wanted{Name: "reader", Tenant: "ann", Scopes: []apikeys.Scope{apikeys.Read}})
 		wrong := b.key(apikeys.Wanted{Name: "gone"})
-		must(b.hub.Operator().RevokeKey(t.Context(), "gone"))(t)
+		must(b.hub.Keys.Revoke(t.Context(), "gone"))(t)
 		for _, c := range []struct {
 			secret, method, path, body string
 			want                       []string

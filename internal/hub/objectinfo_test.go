@@ -230,7 +230,7 @@ func TestRefreshKeysAreOneQuestion(t *testing.T) {
 
 // nameOf returns the name of a shelf in the fleet.
 func nameOf(b *bench, s *shelf) string {
-	for _, i := range b.hub.Fleet().Instances() {
+	for _, i := range b.hub.Fleet.Instances() {
 		if i.URL == s.front.URL {
 			return i.Name
 		}
@@ -252,7 +252,7 @@ func TestSilentInstanceDelaysNoRefusal(t *testing.T) {
 		}
 		shelves[1].put("loras", "new.safetensors")
 		b.taken(withLora("new.safetensors"))
-		b.hub.Dispatch().Discovery.Doubt(b.hub.Connected().ByName(nameOf(b, shelves[0])))
+		b.hub.Dispatch.Discovery.Doubt(b.hub.Clients.ByName(nameOf(b, shelves[0])))
 		b.lists("new.safetensors")
 		shelves[0].put("loras", "other.safetensors")
 		close(hold)
@@ -287,7 +287,7 @@ func TestWaitingPromptGetsItsModel(t *testing.T) {
 		_, ended := b.history(id)
 		require.False(t, ended)
 		shelves[1].put("loras", "new.safetensors")
-		b.hub.Dispatch().Discovery.Relearn(nameOf(b, shelves[1]))
+		b.hub.Dispatch.Discovery.Relearn(nameOf(b, shelves[1]))
 		require.Equal(t, "success", b.finished(id).Status.Text)
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/health"
 )
 
 // A storage that hangs keeps neither the start nor the end of a hub waiting.
@@ -21,7 +21,7 @@ func TestStorageHangsAtTheStart(t *testing.T) {
 	mark := filepath.Join(dir, "comfyhub-mark")
 	require.NoError(t, syscall.Mkfifo(mark, 0o600)) // to open it waits for a writer
 	b := newBench(t, 0, func(b *bench) { b.id.Storage = dir })
-	require.ErrorIs(t, b.hub.Ready(t.Context()), hub.ErrNoAnswer)
+	require.ErrorIs(t, b.hub.Ready(t.Context()), health.ErrNoAnswer)
 	b.closedToAll()
 	b.stop()
 	// Let go of the one who waits.

@@ -39,7 +39,7 @@ func hubName(id string) string { return "hub-" + id }
 // goneHubs returns a function that finds out whether other hubs are gone, if others can share the
 // queue.
 func (h *Hub) goneHubs() func(ctx context.Context, hub string) bool {
-	if h.db.Embedded() {
+	if h.DB.Embedded() {
 		return nil
 	}
 	return func(ctx context.Context, hub string) bool { return h.gossip.hubs.gone(ctx, hub) }

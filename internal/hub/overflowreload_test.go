@@ -31,7 +31,7 @@ func TestReloadWithoutAHangingEndpoint(t *testing.T) {
 		without.Overflow = nil
 		go func() { reloaded <- b.hub.Start(context.Background(), without) }()
 		<-time.After(time.Second)
-		places, err := b.hub.Overflow(t.Context())
+		places, err := b.hub.Endpoints.Status(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, places)
 		require.Empty(t, reloaded)

@@ -205,14 +205,14 @@ func TestLogReaders(t *testing.T) {
 		b := packed(t, p)
 		reader := b.dial("reader")
 		// A socket is open for its client before the hub has registered it.
-		eventually(t, func() bool { return b.hub.Streams().Connected(stream.Key{Tenant: job.DefaultTenant, Client: "reader"}) }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.hub.Streams.Connected(stream.Key{Tenant: job.DefaultTenant, Client: "reader"}) }, time.Minute, time.Millisecond)
 		subscribe := func(client string, enabled string) {
 			b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "` + client + `", "enabled": ` + enabled + `}`, status: 200}})
 		}
 		subscribe("reader", "true")
 		require.Regexp(t, `^PATCH /internal/logs/subscribe \{"clientId": "comfyhub-[0-9a-f-]+", "enabled": true\}$`, p.last(), "the instance knows the hub's socket only")
 		line := `{"type": "logs", "data": {"entries": [{"t": "2026-01-01T00:00:00", "m": "hello"}], "size": null}}`
-		b.hub.Logs().Pass("one", []byte(line))
+		b.hub.Logs.Pass("one", []byte(line))
 		require.Equal(t, line, reader.next().raw)
 		subscribe("reader", "false")
 		require.Contains(t, p.last(), `"enabled": false`)

@@ -296,7 +296,7 @@ func TestLogsOfAllInstances(t *testing.T) {
 		one, two := newPack(t, "one", sim.Config{}), newPack(t, "two", sim.Config{})
 		b := packed(t, one, two)
 		var names []string
-		for _, i := range b.hub.Fleet().Instances() {
+		for _, i := range b.hub.Fleet.Instances() {
 			names = append(names, i.Name)
 		}
 		raw := decoded[struct {
@@ -317,13 +317,13 @@ func TestLogsOfAllInstances(t *testing.T) {
 
 		reader := b.dial("reader")
 		key := stream.Key{Tenant: job.DefaultTenant, Client: "reader"}
-		eventually(t, func() bool { return b.hub.Streams().Connected(key) }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.hub.Streams.Connected(key) }, time.Minute, time.Millisecond)
 		b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "reader", "enabled": true}`, status: 200}})
 		for _, p := range []*pack{one, two} {
 			require.Contains(t, p.last(), `"enabled": true`, "each instance is asked")
 		}
 		line := []byte(`{"type": "logs", "data": {"entries": [{"t": "1", "m": "hello"}], "size": null}}`)
-		b.hub.Logs().Pass(names[0], line)
+		b.hub.Logs.Pass(names[0], line)
 		require.Contains(t, reader.next().raw, "["+names[0]+"] hello")
 	})
 }

@@ -1,69 +1,94 @@
 package hub
 
 import (
+	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/classes"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/ends"
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/health"
+	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/links"
+	"github.com/comfyhub/comfyhub/internal/machines"
+	"github.com/comfyhub/comfyhub/internal/metrics"
+	"github.com/comfyhub/comfyhub/internal/operator"
+	"github.com/comfyhub/comfyhub/internal/overflow/endpoints"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/retention"
+	"github.com/comfyhub/comfyhub/internal/scale"
+	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/submit"
+	"github.com/comfyhub/comfyhub/internal/tenants"
+	"github.com/comfyhub/comfyhub/internal/tunnel"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 	"github.com/comfyhub/comfyhub/internal/view"
 	"github.com/comfyhub/comfyhub/internal/webui"
+	"github.com/comfyhub/comfyhub/internal/webui/origin"
+	"github.com/comfyhub/comfyhub/internal/worker"
 )
 
-// Users stores settings and user files. It is available after the first Start.
-func (h *Hub) Users() *userdata.Store { return h.users }
+// Parts are what a hub consists of. The first Start makes them, and nothing replaces them.
+type Parts struct {
+	// What the hubs of a fleet share.
+	DB       *redis.DB
+	Storage  *files.Storage
+	Bond     *files.Bond
+	Ring     *keyring.Ring
+	Keys     *apikeys.Keys
+	Machines *machines.Machines
+	Queue    *queue.Queue
 
-// Jobs returns all jobs, as a dialect lists and finds them. It is available after the first Start.
-func (h *Hub) Jobs() *view.Jobs { return h.jobs }
+	// Files, and who may have how many.
+	Tenants  *tenants.Tenants
+	Store    *files.Store
+	Transfer *files.Transfer
+	View     *files.View
+	Uploads  *files.Uploads
+	Held     *files.Held
+	Folders  *view.Folders
+	Users    *userdata.Store
+	Links    *links.Links
+	Disks    []*metrics.Disk
 
-// Links makes and opens links to files. It is available after the first Start.
-func (h *Hub) Links() *links.Links { return h.links }
+	// The instances, and what they can run.
+	Fleet     *fleet.Registry
+	Clients   *comfyui.Clients
+	Instances *Instances
+	Inventory *classes.Inventory
+	Classes   *classes.Classes
+	Authority *gossip.Authority
+	Tunnels   *tunnel.Tunnels
+	Workers   *worker.Workers
+	Endpoints *endpoints.Endpoints
+	Scaler    *scale.Scaler
+	Pages     *origin.PageSource
+	WebUI     *webui.Files
+	LastKnown *lastknown.Answers
 
-// Insight shows the fleet and the jobs as viewers may see them. It is available after the first
-// Start.
-func (h *Hub) Insight() *view.Insight { return h.insight }
+	// Jobs, from their posts to their ends.
+	Submitter *submit.Submitter
+	Canceller *submit.Canceller
+	Callbacks *submit.Callbacks
+	Dispatch  *dispatch.Dispatcher
+	Streams   *stream.Streams
+	Ends      *ends.Ends
 
-// Board shows the fleet and the queue as they change. It is available after the first Start.
-func (h *Hub) Board() *view.Board { return h.board }
-
-// Ends tells clients the ends of their jobs. It is available after the first Start.
-func (h *Hub) Ends() *ends.Ends { return h.ends }
-
-// Watches tells how single jobs progress. It is available after the first Start.
-func (h *Hub) Watches() *view.Watches { return h.watches }
-
-// Tunnels returns the connections to machines that only dial out. It is available after the first
-// Start.
-func (h *Hub) Tunnels() *Tunnels { return h.tunnels }
-
-// Operator returns what whoever runs the hub may do and see.
-func (h *Hub) Operator() *Operator { return h.operator }
-
-// Checkup checks what the hub depends on.
-func (h *Hub) Checkup() *Checkup { return &Checkup{h} }
-
-// Logs returns the logs of all instances. It is available after the first Start.
-func (h *Hub) Logs() *view.Logs { return h.logs }
-
-// WebUI returns the files of the web UI's build that the hub keeps. It is available after the first
-// Start.
-func (h *Hub) WebUI() *webui.Files { return h.webUI }
-
-// LastKnown returns the last answers of instances to what a web UI asks while it loads. It is
-// available after the first Start.
-func (h *Hub) LastKnown() *lastknown.Answers { return h.known }
-
-// Classes returns the node classes of the fleet. It is available after the first Start.
-func (h *Hub) Classes() *classes.Classes { return h.classes }
-
-// Workers returns the programs that fetch their jobs. It is available after the first Start.
-func (h *Hub) Workers() *Workers { return h.workers }
-
-// Finder finds jobs. It is available after the first Start.
-func (h *Hub) Finder() view.Finder { return view.Finder{Insight: h.insight} }
-
-// Figures are how the fleet has done lately. They are available after the first Start.
-func (h *Hub) Figures() *view.Figures { return h.figures }
-
-// Folders are the files of tenants, by folder. They are available after the first Start.
-func (h *Hub) Folders() *view.Folders { return h.folders }
+	// What people see, and what operators do.
+	Jobs     *view.Jobs
+	Insight  *view.Insight
+	Board    *view.Board
+	Figures  *view.Figures
+	Watches  *view.Watches
+	Logs     *view.Logs
+	Operator *operator.Operator
+	Stops    *operator.Stops
+	Metrics  *metrics.Metrics
+	Recorder *metrics.Recorder
+	Checkup  *health.Checkup
+	Janitor  *retention.Janitor
+}

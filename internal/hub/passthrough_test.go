@@ -148,7 +148,7 @@ func TestSocketsOfNodesEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(b *bench){
 		"the key is revoked": func(b *bench) {
-			must(b.hub.Operator().RevokeKey(b.t.Context(), "ada"))(b.t)
+			must(b.hub.Keys.Revoke(b.t.Context(), "ada"))(b.t)
 		},
 		"the hub stops": func(b *bench) { b.stop() },
 	} {
@@ -306,7 +306,7 @@ func (b *bench) oddly(t testing.TB, o oddPrompt) {
 	}](t, answer)
 	b.strictly(t, accepted.ID)
 	eventually(t, func() bool {
-		live, err := b.hub.Queue().Live(t.Context(), "")
+		live, err := b.hub.Queue.Live(t.Context(), "")
 		return err == nil && len(live) == 0
 	}, time.Minute, time.Millisecond)
 	b.strictly(t, accepted.ID)
@@ -327,7 +327,7 @@ func FuzzListings(f *testing.F) {
 		}
 		b := &bench{t: t, web: b.web, hub: b.hub}
 		b.oddly(t, o)
-		require.NoError(t, b.hub.Queue().ClearHistory(t.Context(), "default", ""))
+		require.NoError(t, b.hub.Queue.ClearHistory(t.Context(), "default", ""))
 	})
 }
 
@@ -369,7 +369,7 @@ func TestUnknownMembersReachTheInstance(t *testing.T) {
 		}
 		post("")
 		require.NotContains(t, last(), "workflow_metadata")
-		first := must(b.hub.Jobs().Find(t.Context(), job.DefaultTenant, id))(t)
+		first := must(b.hub.Jobs.Find(t.Context(), job.DefaultTenant, id))(t)
 		post(`, "workflow_metadata": {"workflow_id": "w", "n":  1e2}, "of a node": [NaN], "number": 5`)
 		require.Contains(t, last(), `"workflow_metadata": {"workflow_id": "w", "n":  1e2}`)
 		require.Contains(t, last(), `"of a node": [NaN]`)
@@ -379,9 +379,9 @@ func TestUnknownMembersReachTheInstance(t *testing.T) {
 		for _, never := range []string{`"front":`, `"number":`} {
 			require.NotContains(t, last(), never)
 		}
-		second := must(b.hub.Jobs().Find(t.Context(), job.DefaultTenant, id))(t)
+		second := must(b.hub.Jobs.Find(t.Context(), job.DefaultTenant, id))(t)
 		require.NotEqual(t, first.Key, second.Key, "it is another prompt of the same id")
 		post(`, "workflow_metadata": {"workflow_id": "w", "n":  1e2}, "of a node": [NaN], "number": 5`)
-		require.Equal(t, second.Key, must(b.hub.Jobs().Find(t.Context(), job.DefaultTenant, id))(t).Key, "sent twice it is one")
+		require.Equal(t, second.Key, must(b.hub.Jobs.Find(t.Context(), job.DefaultTenant, id))(t).Key, "sent twice it is one")
 	})
 }

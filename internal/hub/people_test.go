@@ -96,7 +96,7 @@ func TestCookieIsNotStored(t *testing.T) {
 		b := withPage(t, 0)
 		ann := b.browser()
 		id := ann.submit(work(1, 1, "none"), "")
-		j := must(b.hub.Queue().Find(t.Context(), "default", id))(t)
+		j := must(b.hub.Queue.Find(t.Context(), "default", id))(t)
 		require.True(t, strings.HasPrefix(j.Caller, "browser:"), j.Caller)
 		require.NotContains(t, j.Caller, ann.cookie())
 		require.NotContains(t, j.Caller, ann.cookie()[:16])
@@ -147,7 +147,7 @@ func TestQueueOne(t *testing.T) {
 		runs := func(id string) {
 			t.Helper()
 			eventually(t, func() bool {
-				j, err := b.hub.Queue().Find(t.Context(), job.DefaultTenant, id)
+				j, err := b.hub.Queue.Find(t.Context(), job.DefaultTenant, id)
 				return err == nil && j.State == job.Running
 			}, time.Minute, time.Millisecond)
 		}
@@ -250,6 +250,6 @@ func TestBotWithManyClients(t *testing.T) {
 		bot.posts("/history", `{"clear": true}`)
 		require.NotContains(t, bot.states(), running)
 		require.Equal(t, 0, bot.count())
-		require.NoError(t, b.hub.Canceller().Stop(t.Context(), must(b.hub.Jobs().FindLive(t.Context(), job.DefaultTenant, theirs))(t)))
+		require.NoError(t, b.hub.Canceller.Stop(t.Context(), must(b.hub.Jobs.FindLive(t.Context(), job.DefaultTenant, theirs))(t)))
 	})
 }

@@ -132,7 +132,7 @@ func priced(t testing.TB) (*bench, *server, *trips) {
 	s := newServer(t, h.web.URL)
 	s.end(s.post(0))
 	counted := newTrips()
-	h.hub.DB().Client().AddHook(counted)
+	h.hub.DB.Client().AddHook(counted)
 	return h, s, counted
 }
 
@@ -153,7 +153,7 @@ func TestPriceOfAPrompt(t *testing.T) {
 
 // redisCPU is how long the Redis server has worked.
 func redisCPU(t testing.TB, h *bench) time.Duration {
-	info := must(h.hub.DB().Client().Info(t.Context(), "cpu").Result())(t)
+	info := must(h.hub.DB.Client().Info(t.Context(), "cpu").Result())(t)
 	var sum float64
 	for line := range strings.Lines(info) {
 		for _, field := range []string{"used_cpu_sys:", "used_cpu_user:"} {
@@ -208,7 +208,7 @@ func TestManyIdsAreFewRoundTrips(t *testing.T) {
 		order := must(json.Marshal(map[string]any{"delete": ids}))(t)
 		synctest.Wait() // the sockets have arrived
 		counted := newTrips()
-		b.hub.DB().Client().AddHook(counted)
+		b.hub.DB.Client().AddHook(counted)
 		var unknown []string
 		for range 500 {
 			unknown = append(unknown, uuid.NewString())
@@ -223,7 +223,7 @@ func TestManyIdsAreFewRoundTrips(t *testing.T) {
 			b.posts(path, string(order))
 			if path == "/queue" {
 				eventually(t, func() bool {
-					live, err := b.hub.Jobs().Live(t.Context(), job.DefaultTenant)
+					live, err := b.hub.Jobs.Live(t.Context(), job.DefaultTenant)
 					return err == nil && len(live) == 1 && live[0].ID == running
 				}, time.Minute, time.Millisecond)
 			}

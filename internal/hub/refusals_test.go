@@ -56,11 +56,11 @@ func TestRefusalsInEveryDialect(t *testing.T) {
 	}), func(t *testing.T, b *bench) {
 		b.readyA1111(1)
 		var err error
-		b.hub.Submitter().Put = func(context.Context, queue.Submission) (queue.Accepted, error) {
+		b.hub.Submitter.Put = func(context.Context, queue.Submission) (queue.Accepted, error) {
 			return queue.Accepted{}, fmt.Errorf("around: %w", err)
 		}
 		noted := make(chan string, 1)
-		b.hub.Submitter().Refused = func(_ job.Requester, err error) { noted <- metrics.RefusalText(err) }
+		b.hub.Submitter.Refused = func(_ job.Requester, err error) { noted <- metrics.RefusalText(err) }
 		var out strings.Builder
 		for _, refused := range []struct {
 			name string

@@ -120,7 +120,7 @@ func replayOn(t *testing.T, tr replay.Trace, count int) []replay.Difference {
 		}
 	})
 	for range tr.Counter() {
-		must(b.hub.Queue().TakeNumber(t.Context(), job.DefaultTenant))(t)
+		must(b.hub.Queue.TakeNumber(t.Context(), job.DefaultTenant))(t)
 	}
 	if tr.Name == "validation-new" && count == 1 {
 		// As if a server of that version had refused such a value before: the only one here is busy.
@@ -139,8 +139,8 @@ func replayOn(t *testing.T, tr replay.Trace, count int) []replay.Difference {
 	if tr.Name == "jobs-odd" {
 		// The recorder cleared the history with requests it did not record.
 		p.Before = func(request *pyjson.Object) {
-			if n, err := b.hub.Queue().Count(t.Context(), "client:default/cl-jo"); request.String("path") == "/prompt" && err == nil && n == 0 {
-				require.NoError(t, b.hub.Queue().ClearHistory(t.Context(), job.DefaultTenant, "client:default/cl-jo"))
+			if n, err := b.hub.Queue.Count(t.Context(), "client:default/cl-jo"); request.String("path") == "/prompt" && err == nil && n == 0 {
+				require.NoError(t, b.hub.Queue.ClearHistory(t.Context(), job.DefaultTenant, "client:default/cl-jo"))
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func (b *bench) idle(faces []*replay.Face) bool {
 		}
 		busy += min(i.Remaining(), 1)
 	}
-	jobs, err := b.hub.Queue().Live(context.Background(), job.DefaultTenant)
+	jobs, err := b.hub.Queue.Live(context.Background(), job.DefaultTenant)
 	if err != nil {
 		return false
 	}
@@ -332,10 +332,10 @@ func seen(all []place) string {
 // teaches makes the hub know that its instances make a check of ComfyUI's own classes.
 func (b *bench) teaches(q catalog.Question) {
 	b.t.Helper()
-	for name, info := range b.hub.Inventory().Infos() {
+	for name, info := range b.hub.Inventory.Infos() {
 		text, ok := info.Lesson(q)
-		i, known := b.hub.Fleet().Instance(name)
+		i, known := b.hub.Fleet.Instance(name)
 		require.True(b.t, ok && known)
-		require.NoError(b.t, b.hub.Queue().Learn(b.t.Context(), []queue.Lesson{{Boot: i.Report.Version, Text: text}}))
+		require.NoError(b.t, b.hub.Queue.Learn(b.t.Context(), []queue.Lesson{{Boot: i.Report.Version, Text: text}}))
 	}
 }

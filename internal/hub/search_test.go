@@ -49,7 +49,7 @@ func TestSearchForJobs(t *testing.T) {
 		running := ada.submit(endless(1), "ada")
 		ada.awaits(running, "running")
 		waiting := eve.submit(picture(2), "eve")
-		at := b.hub.Fleet().Instances()[0].Name
+		at := b.hub.Fleet.Instances()[0].Name
 
 		ids, all := root.finds("")
 		require.ElementsMatch(t, []string{running, waiting, done, failed}, ids)

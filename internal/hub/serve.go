@@ -1,31 +1,38 @@
 package hub
 
 import (
+	"context"
 	"slices"
 
+	"github.com/comfyhub/comfyhub/internal/apikeys"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/stream"
-	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // Intake returns what takes in the bodies of requests.
 func (h *Hub) Intake() *intake.Intake { return h.intake }
 
 // NoteUnavailable counts a request that failed because Redis was away.
-func (h *Hub) NoteUnavailable() { h.measure.Away() }
+func (h *Hub) NoteUnavailable() { h.Metrics.Away() }
 
 // NoteLimited counts a request that was refused because a tenant had reached a limit, by the name
 // of the limit.
-func (h *Hub) NoteLimited(limit string) { h.measure.Limited(limit) }
+func (h *Hub) NoteLimited(limit string) { h.Metrics.Limited(limit) }
 
-// Streams returns the event streams of all clients. It is available after the first Start.
-func (h *Hub) Streams() *stream.Streams { return h.streams }
+// Hold takes the slot of a socket; see [stream.Streams.Hold].
+func (h *Hub) Hold(ctx context.Context, id stream.Ident) (context.Context, func(), error) {
+	return h.Streams.Hold(ctx, id)
+}
 
-// Submitter takes prompts. It is available after the first Start.
-func (h *Hub) Submitter() *submit.Submitter { return h.submitter }
+// Version returns the version of ComfyUI that the whole fleet supports.
+func (h *Hub) Version() comfyui.Version { return h.Instances.Version() }
 
-// Canceller ends jobs. It is available after the first Start.
-func (h *Hub) Canceller() *submit.Canceller { return h.canceller }
+// FindKey returns what the secret of an API key gives access to. The errors are those of
+// [apikeys.Keys.Find].
+func (h *Hub) FindKey(ctx context.Context, secret string) (apikeys.Access, error) {
+	return h.Keys.Find(ctx, secret)
+}
 
 // Started reports whether the hub can answer requests.
 func (h *Hub) Started() bool { return h.started.Load() }
@@ -36,9 +43,6 @@ func (h *Hub) NoteLogin() { h.logins.Note() }
 // Operates reports whether a tenant is an operator of the hub.
 func (h *Hub) Operates(tenant string) bool { return slices.Contains(h.Settings().Operators, tenant) }
 
-// Live returns nil while the process works at all.
-func (h *Hub) Live() error { return nil }
-
-// Callbacks tells users' programs what becomes of their jobs. It is available after the first
-// Start.
-func (h *Hub) Callbacks() *submit.Callbacks { return h.callbacks }
+// Audit writes a line that says who did what, and what became of it. It must contain neither
+// prompts nor secrets.
+func (h *Hub) Audit(event string, attrs ...any) { h.Settings().Audit.Info(event, attrs...) }

@@ -171,7 +171,7 @@ func TestPromptsBeforeTheFleet(t *testing.T) {
 }
 
 func stateOf(b *bench, i *instance) fleet.State {
-	for _, known := range b.hub.Fleet().Instances() {
+	for _, known := range b.hub.Fleet.Instances() {
 		if known.URL == i.url() {
 			return known.State
 		}

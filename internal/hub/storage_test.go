@@ -115,7 +115,7 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 		answered(first.upload(fmt.Sprint(n, ".png"), "", fmt.Sprint("picture ", n)))(t, http.StatusOK)
 	}
 	require.Len(t, pictures(t, storage), 80)
-	keeper := *first.hub.Janitor()
+	keeper := *first.hub.Janitor
 	keeper.Part = 0
 	keeper.Round(t.Context())
 	require.InDelta(t, 1, first.metric("comfyhub_storage_bound"), 0)
@@ -123,7 +123,7 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	age(t, storage)
 
 	second := newBench(t, 0, func(b *bench) { b.id.Storage, b.log = storage, log })
-	janitor := *second.hub.Janitor()
+	janitor := *second.hub.Janitor
 	for range 2 * hour {
 		janitor.Round(t.Context())
 	}
@@ -131,21 +131,21 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	require.Contains(t, log.String(), "nothing is deleted from the storage")
 	require.InDelta(t, 0, second.metric("comfyhub_storage_bound"), 0)
 	told := func() bool {
-		return slices.ContainsFunc(second.hub.Checkup().Findings(t.Context()), func(f config.Finding) bool {
+		return slices.ContainsFunc(second.hub.Checkup.Findings(t.Context()), func(f config.Finding) bool {
 			return f.Level == config.LevelError && f.About == "storage" && strings.Contains(f.Do, "caddy comfyhub adopt-storage")
 		})
 	}
 	require.True(t, told())
-	require.Contains(t, must(second.hub.Operator().Stats(t.Context()))(t).Strangers, "do not belong together")
+	require.Contains(t, must(second.hub.Operator.Stats(t.Context()))(t).Strangers, "do not belong together")
 	require.Equal(t, http.StatusOK, statusOf(second.upload("new.png", "", "new")))
 	second.gets("/view?type=input&filename=new.png")
 	require.NoError(t, second.hub.Ready(t.Context()))
 
-	plan := must(second.hub.Operator().Adoption(t.Context()))(t)
+	plan := must(second.hub.Bond.Adoption(t.Context()))(t)
 	require.NotEmpty(t, plan.Strangers)
 	require.Equal(t, 81, plan.Files)
 	require.Equal(t, 80, plan.Unnamed)
-	require.NoError(t, second.hub.Operator().AdoptStorage(t.Context()))
+	require.NoError(t, second.hub.Bond.Adopt(t.Context()))
 	janitor.Round(t.Context())
 	require.False(t, told())
 	all := func() {
@@ -178,7 +178,7 @@ func TestNotReadyWhileRedisTakesNothing(t *testing.T) {
 	eventually(t, func() bool { return b.hub.Ready(t.Context()) != nil }, time.Minute, 5*time.Millisecond)
 	require.ErrorIs(t, b.hub.Ready(t.Context()), redis.ErrUnavailable)
 	require.ErrorContains(t, b.hub.Ready(t.Context()), "READONLY")
-	finding := b.hub.Checkup().Findings(t.Context())
+	finding := b.hub.Checkup.Findings(t.Context())
 	require.Contains(t, finding, config.Finding{
 		Level: config.LevelError, About: "redis", Says: b.hub.Ready(t.Context()).Error(), Do: "prompts are refused until Redis answers and stores what scripts write",
 	})

@@ -126,11 +126,11 @@ func (p *person) meansDelete(from, to int) {
 
 // fate reports whether a prompt has ended or its end was asked for.
 func (p *person) fate(id string) (over bool) {
-	j := must(p.b.hub.Queue().Find(p.b.t.Context(), job.DefaultTenant, id))(p.b.t)
+	j := must(p.b.hub.Queue.Find(p.b.t.Context(), job.DefaultTenant, id))(p.b.t)
 	if j.State == job.Queued || j.State.Ended() {
 		return j.State != job.Queued
 	}
-	asked := must(p.b.hub.DB().Client().HExists(p.b.t.Context(), p.b.hub.DB().Key("q", "job", j.Key), "cancel").Result())(p.b.t)
+	asked := must(p.b.hub.DB.Client().HExists(p.b.t.Context(), p.b.hub.DB.Key("q", "job", j.Key), "cancel").Result())(p.b.t)
 	return asked
 }
 
@@ -140,12 +140,12 @@ func (p *person) steady() {
 	eventually(p.b.t, func() bool {
 		want := p.running()
 		for n, id := range p.ids {
-			j := must(p.b.hub.Queue().Find(p.b.t.Context(), job.DefaultTenant, id))(p.b.t)
+			j := must(p.b.hub.Queue.Find(p.b.t.Context(), job.DefaultTenant, id))(p.b.t)
 			runs := j.State == job.Running
 			if runs != want[n] || p.over[n] && !j.State.Ended() {
 				return false
 			}
-			shown := p.b.hub.Streams().Shows(stream.Key{Tenant: job.DefaultTenant, Client: p.client}, j.Key)
+			shown := p.b.hub.Streams.Shows(stream.Key{Tenant: job.DefaultTenant, Client: p.client}, j.Key)
 			if shown != (p.socket && n == p.head()) {
 				return false
 			}
@@ -245,7 +245,7 @@ func TestTakenBack(t *testing.T) {
 		shown := b.submit(endless(1), "ann")
 		require.Equal(t, "execution_start", socket.next().Type)
 		taken := b.begins(endless(2), "ann")
-		job := must(b.hub.Queue().Find(t.Context(), "default", taken))(t)
+		job := must(b.hub.Queue.Find(t.Context(), "default", taken))(t)
 
 		b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
 		for path, missing := range map[string]string{"/queue": taken, "/api/jobs": taken, "/hub/jobs": taken, "/history": taken} {
@@ -258,7 +258,7 @@ func TestTakenBack(t *testing.T) {
 		b.posts("/interrupt", `{"client_id": "ann"}`)
 		require.Contains(t, socket.until(shown), "execution_interrupted", "the shown one, and nothing of the other")
 		eventually(t, func() bool {
-			j := must(b.hub.Queue().Get(t.Context(), job.Key))(t)
+			j := must(b.hub.Queue.Get(t.Context(), job.Key))(t)
 			return j.State.Ended()
 		}, time.Minute, time.Millisecond)
 		_, found := b.history(taken)
@@ -279,7 +279,7 @@ func TestTakenBackAtAnotherHub(t *testing.T) {
 		taken := one.submit(endless(2), "ann")
 		running := func(n int) func() bool {
 			return func() bool {
-				jobs := must(one.hub.Queue().Live(t.Context(), job.DefaultTenant))(t)
+				jobs := must(one.hub.Queue.Live(t.Context(), job.DefaultTenant))(t)
 				jobs = slices.DeleteFunc(jobs, func(j job.Job) bool { return j.State != job.Running })
 				return len(jobs) == n
 			}

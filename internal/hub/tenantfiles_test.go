@@ -51,7 +51,7 @@ func loadingTwo(first, second string) string {
 func TestTenantsDoNotReadEachOthersFiles(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		ctx := t.Context()
-		client := b.hub.Dispatch().Instances.First()
+		client := b.hub.Dispatch.Instances.First()
 		left := job.FileRef{Type: "input", Filename: "left.png"}
 		data := pixel(t, color.Gray{1})
 		must(client.Upload(ctx, left, false, strings.NewReader(data), int64(len(data))))(t)
@@ -64,7 +64,7 @@ func TestTenantsDoNotReadEachOthersFiles(t *testing.T) {
 		_, found, err := client.Stat(ctx, job.FileRef{Type: "input", Filename: "mine.png"})
 		require.NoError(t, err)
 		require.False(t, found, "on the instance it lies apart")
-		body := must(b.hub.Store().Resolve(ctx, "ada", job.FileRef{Type: "input", Filename: "mine.png"}))(t)
+		body := must(b.hub.Store.Resolve(ctx, "ada", job.FileRef{Type: "input", Filename: "mine.png"}))(t)
 		apart := "comfyhub/" + body.SHA256[:32] + "/mine.png"
 		_, found, err = client.Stat(ctx, job.FileRef{Type: "input", Subfolder: "comfyhub/" + body.SHA256[:32], Filename: "mine.png"})
 		require.NoError(t, err)
@@ -92,7 +92,7 @@ func (b *bench) uploadAs(tenant, name, content string, fields ...string) (status
 
 func (b *bench) stored(prefix string) (blobs int) {
 	b.t.Helper()
-	require.NoError(b.t, b.hub.Storage().List(b.t.Context(), prefix, func(files.Blob) error { blobs++; return nil }))
+	require.NoError(b.t, b.hub.Storage.List(b.t.Context(), prefix, func(files.Blob) error { blobs++; return nil }))
 	return blobs
 }
 
@@ -129,10 +129,10 @@ func TestTenantInputs(t *testing.T) {
 		answered(b.uploadAs("ann", "2.png", "y", "overwrite", "true"))(t, http.StatusOK)
 		answered(b.uploadAs("bob", "3.png", "x"))(t, http.StatusOK)
 		for _, name := range []string{"1.png", "2.png"} {
-			require.EqualValues(t, 1, must(b.hub.DB().Client().Exists(t.Context(), b.hub.DB().Key("files", "uploads", "ann")).Result())(t))
-			require.NoError(t, b.hub.Store().Remove(t.Context(), "ann", []job.FileRef{{Type: "input", Filename: name}}))
+			require.EqualValues(t, 1, must(b.hub.DB.Client().Exists(t.Context(), b.hub.DB.Key("files", "uploads", "ann")).Result())(t))
+			require.NoError(t, b.hub.Store.Remove(t.Context(), "ann", []job.FileRef{{Type: "input", Filename: name}}))
 		}
-		require.Zero(t, must(b.hub.DB().Client().Exists(t.Context(), b.hub.DB().Key("files", "uploads", "ann")).Result())(t), "a count goes with the last of them")
+		require.Zero(t, must(b.hub.DB.Client().Exists(t.Context(), b.hub.DB.Key("files", "uploads", "ann")).Result())(t), "a count goes with the last of them")
 	})
 }
 
@@ -162,7 +162,7 @@ func TestTenantHistorySize(t *testing.T) {
 			for n := range 5 {
 				run("bob", n+2)
 			}
-			shares := must(b.hub.DB().Client().ZRangeWithScores(t.Context(), b.hub.DB().Key("files", "shares"), 0, -1).Result())(t)
+			shares := must(b.hub.DB.Client().ZRangeWithScores(t.Context(), b.hub.DB.Key("files", "shares"), 0, -1).Result())(t)
 			require.Len(t, shares, 2)
 			require.Equal(t, "ann", shares[0].Member)
 			bound(b, int64(shares[1].Score)/5+2)
@@ -178,19 +178,19 @@ func TestTenantHistorySize(t *testing.T) {
 
 // retainAt is retain at a given time of Redis's clock.
 func (b *bench) retainAt(now time.Time) error {
-	return b.hub.Janitor().RetainSince(b.t.Context(), func(age time.Duration) time.Time { return now.Add(-age) })
+	return b.hub.Janitor.RetainSince(b.t.Context(), func(age time.Duration) time.Time { return now.Add(-age) })
 }
 
 // Held pictures age by the storage's clock; the hub's is years behind here.
 func TestHeldPicturesAgeByTheStoragesClock(t *testing.T) {
 	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
-		now, err := b.hub.Storage().Now(t.Context())
+		now, err := b.hub.Storage.Now(t.Context())
 		require.NoError(t, err)
 		require.Greater(t, time.Until(now), 24*time.Hour)
 		put := func(id string, age time.Duration) {
 			t.Helper()
 			before := folderOf(t, b)
-			require.NoError(t, b.hub.Held().Put(t.Context(), "default", id, strings.NewReader("picture")))
+			require.NoError(t, b.hub.Held.Put(t.Context(), "default", id, strings.NewReader("picture")))
 			for path := range folderOf(t, b) {
 				if !before[path] {
 					require.NoError(t, os.Chtimes(path, now.Add(-age), now.Add(-age)))
@@ -199,16 +199,16 @@ func TestHeldPicturesAgeByTheStoragesClock(t *testing.T) {
 		}
 		put("young", 23*time.Hour)
 		put("old", 25*time.Hour)
-		b.hub.Janitor().Round(t.Context())
-		require.True(t, b.hub.Held().Has(t.Context(), "default", "young"))
-		require.False(t, b.hub.Held().Has(t.Context(), "default", "old"))
+		b.hub.Janitor.Round(t.Context())
+		require.True(t, b.hub.Held.Has(t.Context(), "default", "young"))
+		require.False(t, b.hub.Held.Has(t.Context(), "default", "old"))
 	})
 }
 
 // folderOf has the held pictures of a hub.
 func folderOf(t *testing.T, b *bench) map[string]bool {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(b.hub.Storage().Dir(), "held", "*", "*"))
+	paths, err := filepath.Glob(filepath.Join(b.hub.Storage.Dir(), "held", "*", "*"))
 	require.NoError(t, err)
 	all := map[string]bool{}
 	for _, path := range paths {
@@ -220,7 +220,7 @@ func folderOf(t *testing.T, b *bench) map[string]bool {
 // setForward sets the time that Redis's scripts see forward.
 func (b *bench) setForward(d time.Duration) {
 	b.t.Helper()
-	ctx, db := b.t.Context(), b.hub.DB()
+	ctx, db := b.t.Context(), b.hub.DB
 	require.NoError(b.t, db.Client().HSet(ctx, db.Key("clock"), "ahead", d.Milliseconds()).Err())
 	now, err := db.Now(ctx)
 	require.NoError(b.t, err)
@@ -234,7 +234,7 @@ func TestHistoryStaysWhenTheClockIsSetForward(t *testing.T) {
 		id, name, _ := b.made(picture(0xff))
 		b.setForward(24 * time.Hour)
 		stays := func() bool {
-			b.hub.Janitor().Round(t.Context())
+			b.hub.Janitor.Round(t.Context())
 			_, there := b.history(id)
 			require.Equal(t, there, b.views(name))
 			return there
@@ -249,13 +249,13 @@ func TestHistoryStaysWhenTheClockIsSetForward(t *testing.T) {
 // If Redis's clock was set forward by a month, what is in the trash stays there for its week.
 func TestTrashStaysWhenTheClockIsSetForward(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		b.hub.Janitor().Full = func() bool { return false } // whatever the disk of this machine is
+		b.hub.Janitor.Full = func() bool { return false } // whatever the disk of this machine is
 		for _, data := range []string{"red", "green"} {
 			b.overwrites(t, data)
 		}
 		b.setForward(30 * 24 * time.Hour)
 		trashed := func() int {
-			all, n, err := b.hub.Operator().Trash(t.Context(), "", 10)
+			all, n, err := b.hub.Store.Trash(t.Context(), "", 10)
 			require.NoError(t, err)
 			for _, trashed := range all {
 				require.WithinDuration(t, time.Now(), trashed.Since, retention.SweepAge)
@@ -263,10 +263,10 @@ func TestTrashStaysWhenTheClockIsSetForward(t *testing.T) {
 			}
 			return n
 		}
-		b.hub.Janitor().Round(t.Context())
+		b.hub.Janitor.Round(t.Context())
 		require.Equal(t, 1, trashed())
 		<-time.After(10 * time.Minute)
-		b.hub.Janitor().Round(t.Context())
+		b.hub.Janitor.Round(t.Context())
 		require.Equal(t, 1, trashed())
 		require.NoError(t, b.retainAt(time.Now().Add(retention.SweepAge-time.Hour)))
 		require.Equal(t, 1, trashed())
@@ -281,7 +281,7 @@ func TestDrainWhileTheClockIsSetForward(t *testing.T) {
 		id := b.submit(work(3600, 1, "none"), "ann") // more than a minute
 		state := func(want string) func() bool { return func() bool { return b.explain(id).State == want } }
 		eventually(t, state("running"), time.Minute, time.Second)
-		require.NoError(t, b.hub.Operator().Drain(t.Context(), b.hub.Fleet().Instances()[0].Name, 40*time.Second))
+		require.NoError(t, b.hub.Operator.Drain(t.Context(), b.hub.Fleet.Instances()[0].Name, 40*time.Second))
 		b.setForward(time.Hour)
 		<-time.After(35 * time.Second)
 		require.True(t, state("running")())

@@ -75,7 +75,7 @@ func TestLoginsOutliveTheProcess(t *testing.T) {
 		require.False(t, b.hub.Logins().Lately())
 		b.as("ann", "GET", "/queue", "")
 		require.True(t, b.hub.Logins().Lately())
-		require.NoError(t, b.hub.Logins().Share(t.Context(), b.hub.DB()))
+		require.NoError(t, b.hub.Logins().Share(t.Context(), b.hub.DB))
 		b.stop()
 		b.start()
 		eventually(t, b.hub.Logins().Lately, time.Minute, 5*time.Millisecond)
@@ -143,10 +143,10 @@ func TestTenantLimits(t *testing.T) {
 
 		answered(post("storage"))(t, http.StatusOK)
 		eventually(t, func() bool {
-			taken, err := b.hub.Store().Taken(t.Context(), "storage")
+			taken, err := b.hub.Store.Taken(t.Context(), "storage")
 			return err == nil && taken > 0
 		}, time.Minute, 5*time.Millisecond, "the picture counts")
-		must(b.hub.DB().Client().ZIncrBy(t.Context(), b.hub.DB().Key("files", "shares"), 10_000, "storage").Result())(t)
+		must(b.hub.DB.Client().ZIncrBy(t.Context(), b.hub.DB.Key("files", "shares"), 10_000, "storage").Result())(t)
 		reaches("storage")
 
 		_, answer = reaches("rate")
@@ -189,7 +189,7 @@ func TestTenantRunning(t *testing.T) {
 		eventually(t, ended("bob", "b1"), time.Minute, 5*time.Millisecond)
 		_, answer := b.as("ann", "POST", "/hub/explain", `{"prompt_id": "a2"}`)
 		require.Contains(t, answer, "no more than 1 of them run at once")
-		require.Zero(t, b.hub.Dispatch().Watchdog.Stuck())
+		require.Zero(t, b.hub.Dispatch.Watchdog.Stuck())
 		require.Equal(t, 2, started(b))
 		stop("ann", "a1")
 		eventually(t, func() bool { return started(b) == 3 }, time.Minute, 5*time.Millisecond, "the seat is free")

@@ -23,8 +23,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/operator"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -188,8 +188,8 @@ func TestNamesStayPinned(t *testing.T) {
 	leave := honest.join(t, h, "box", boot, nil)
 	honest.say(up("box", honest.address+"/i/box"))
 	h.connected(1)
-	require.ErrorIs(t, h.hub.Operator().ForgetAgent(t.Context(), "box"), hub.ErrAgentAlive)
-	require.ErrorIs(t, h.hub.Operator().ForgetAgent(t.Context(), "other"), hub.ErrAgentUnknown)
+	require.ErrorIs(t, h.hub.Operator.ForgetAgent(t.Context(), "box"), operator.ErrAgentAlive)
+	require.ErrorIs(t, h.hub.Operator.ForgetAgent(t.Context(), "other"), operator.ErrAgentUnknown)
 	leave()
 	eventually(t, func() bool { state, _ := h.entryOf("box"); return state == "offline" }, time.Minute, time.Millisecond)
 
@@ -208,9 +208,9 @@ func TestNamesStayPinned(t *testing.T) {
 	leave = other.join(t, h, "box", boot+2, nil)
 	defer leave()
 	eventually(t, shown, time.Minute, time.Millisecond, "of the new hub's too")
-	require.Empty(t, h.hub.Dispatch().Instances.Clients())
+	require.Empty(t, h.hub.Dispatch.Instances.Clients())
 
-	require.NoError(t, h.hub.Operator().ForgetAgent(t.Context(), "box"))
+	require.NoError(t, h.hub.Operator.ForgetAgent(t.Context(), "box"))
 	h.connected(1)
 	h.finished(h.submit(picture(1), "ann"))
 	require.Len(t, other.got(), 1)
@@ -258,7 +258,7 @@ func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 	require.NoError(t, h.hub.Start(t.Context(), h.settings))
 	agent.say(direct("direct", inside.address))
 	eventually(t, func() bool {
-		return len(h.hub.Dispatch().Instances.Clients()) == 1 && h.hub.Connected().ByName("direct") != nil
+		return len(h.hub.Dispatch.Instances.Clients()) == 1 && h.hub.Clients.ByName("direct") != nil
 	}, time.Minute, time.Millisecond)
 	h.finished(h.submit(picture(9), "ann"))
 	require.Len(t, inside.got(), 1)
@@ -277,7 +277,7 @@ func TestAddressesStayWhileAnAgentRuns(t *testing.T) {
 	h.connected(1)
 	agent.say(up("box", elsewhere.address+"/i/box"))
 	eventually(t, func() bool { return h.reportsRefused("moved") > 0 }, time.Minute, time.Millisecond)
-	i, _ := h.hub.Fleet().Instance("box")
+	i, _ := h.hub.Fleet.Instance("box")
 	require.Equal(t, agent.address+"/i/box", i.URL)
 }
 
@@ -331,7 +331,7 @@ func TestCheckTellsOfAgentsThatRefuse(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, 0, keyed)
 	box := newBox(t, false)
-	must(h.hub.Operator().HubKey())(t)
+	must(h.hub.Authority.Key())(t)
 	web := httptest.NewUnstartedServer(http.NotFoundHandler())
 	web.Config.ErrorLog = log.New(io.Discard, "", 0)
 	pin, err := gossip.OpenHubPin("", gossip.NewIdentity().Key(), slog.New(slog.DiscardHandler)) // of another fleet
@@ -343,7 +343,7 @@ func TestCheckTellsOfAgentsThatRefuse(t *testing.T) {
 	box.join(t, h, "box", 1, nil)
 	box.say(up("box", web.URL+"/i/box"))
 	eventually(t, func() bool {
-		return slices.ContainsFunc(h.hub.Checkup().Findings(t.Context()), func(f config.Finding) bool {
+		return slices.ContainsFunc(h.hub.Checkup.Findings(t.Context()), func(f config.Finding) bool {
 			return f.Level == config.LevelWarning && f.Says == "box is up, but this hub has no connection to it"
 		})
 	}, time.Minute, 10*time.Millisecond)

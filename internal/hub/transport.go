@@ -7,8 +7,8 @@ import (
 
 // transport connects the streams with those of other hubs, if others can share the queue.
 func (h *Hub) transport(boot string) stream.Transport {
-	if h.db.Embedded() {
+	if h.DB.Embedded() {
 		return nil
 	}
-	return peers.New(h.db, boot)
+	return peers.New(h.DB, boot)
 }

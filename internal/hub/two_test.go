@@ -134,11 +134,11 @@ func requireDelivered(t *testing.T, b *bench, socket *client, id string) {
 	defer func() { cancel(); <-done }()
 	eventually(t, func() bool {
 		ctx := context.Background() // it may be asked once more after the test
-		j, err := b.hub.Jobs().Find(ctx, job.DefaultTenant, id)
+		j, err := b.hub.Jobs.Find(ctx, job.DefaultTenant, id)
 		if err != nil {
 			return false
 		}
-		records, err := b.hub.Queue().EndedOf(ctx, []string{j.Key})
+		records, err := b.hub.Queue.EndedOf(ctx, []string{j.Key})
 		return err == nil && len(records) == 1 && records[0].Delivered
 	}, time.Minute, 5*time.Millisecond)
 }
@@ -170,7 +170,7 @@ func TestLargeResultsAcrossHubs(t *testing.T) {
 		for _, at := range []image.Point{{0, 0}, {639, 479}, {320, 100}} {
 			require.Equal(t, noise.At(at.X, at.Y), color.RGBAModel.Convert(shown.At(at.X, at.Y)))
 		}
-		require.Empty(t, must(one.hub.DB().Client().Keys(t.Context(), one.hub.DB().Key("s", "parcel", "*")).Result())(t))
+		require.Empty(t, must(one.hub.DB.Client().Keys(t.Context(), one.hub.DB.Key("s", "parcel", "*")).Result())(t))
 		requireDelivered(t, two, socket, id)
 	})
 }
@@ -178,7 +178,7 @@ func TestLargeResultsAcrossHubs(t *testing.T) {
 // kill acts like kill -9 for a hub: nothing that it does or says reaches the other hubs any more.
 func (b *bench) kill() {
 	b.t.Helper()
-	require.NoError(b.t, b.hub.DB().Close())
+	require.NoError(b.t, b.hub.DB.Close())
 	b.stop()
 }
 
@@ -219,7 +219,7 @@ func TestPromptForAnotherHubsInstance(t *testing.T) {
 		two.settings.Instances = []string{newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}).url()}
 		require.NoError(t, two.hub.Start(t.Context(), two.settings))
 		two.connected(1)
-		eventually(t, func() bool { return slices.Contains(two.hub.Inventory().Catalog().Classes(), "SimulatedWork") }, time.Minute, 10*time.Millisecond)
+		eventually(t, func() bool { return slices.Contains(two.hub.Inventory.Catalog().Classes(), "SimulatedWork") }, time.Minute, 10*time.Millisecond)
 		require.Equal(t, "success", two.finished(two.submit(work(1, 7, "none"), "ann")).Status.Text)
 		require.Equal(t, 1, started(one))
 		require.Equal(t, http.StatusBadRequest, statusOf(two.post("/prompt", `{"prompt": {"1": {"class_type": "Nowhere", "inputs": {}}}}`)))

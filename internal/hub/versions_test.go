@@ -149,7 +149,7 @@ func TestInterruptSparesForeignRuns(t *testing.T) {
 			}
 			foreign := idOf(t, direct("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "stranger"}`, endlessOn(version, n))))
 			eventually(t, func() bool {
-				return slices.ContainsFunc(b.hub.Fleet().Instances(), func(i fleet.Instance) bool {
+				return slices.ContainsFunc(b.hub.Fleet.Instances(), func(i fleet.Instance) bool {
 					return i.URL == b.instances[n].url() && i.State == fleet.Foreign
 				})
 			}, time.Minute, time.Millisecond)

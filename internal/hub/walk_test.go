@@ -228,7 +228,7 @@ func TestA1111WalkOfTwoTenants(t *testing.T) {
 	live := func(count int) {
 		t.Helper()
 		eventually(t, func() bool {
-			jobs := must(b.hub.Jobs().Live(t.Context(), owner))(t)
+			jobs := must(b.hub.Jobs.Live(t.Context(), owner))(t)
 			return len(jobs) == count
 		}, time.Minute, time.Millisecond)
 	}

@@ -8,13 +8,13 @@ import (
 // openWebUI keeps files of the web UI for as long as the connection lasts over which an instance
 // sent them.
 func (h *Hub) openWebUI() {
-	h.webUI = webui.New(h.log())
-	h.clients.OnChange(func(gone, _ *comfyui.Client) {
-		h.pages.Changed()
+	h.WebUI = webui.New(h.log())
+	h.Clients.OnChange(func(gone, _ *comfyui.Client) {
+		h.Pages.Changed()
 		if gone != nil {
-			h.webUI.Forget(gone)
+			h.WebUI.Forget(gone)
 		}
-		h.webUI.Changed()
+		h.WebUI.Changed()
 	})
 }
 
@@ -24,5 +24,5 @@ func (h *Hub) readAheadFrom() *comfyui.Client {
 	if h.Settings().Frontend != "" {
 		return nil
 	}
-	return h.Primary()
+	return h.Instances.Primary()
 }

@@ -204,7 +204,7 @@ func TestPageComesWithItsNodes(t *testing.T) {
 		b.settings.Instances = []string{front.URL}
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
 		name := must(fleet.StaticName(front.URL))(t)
-		eventually(t, func() bool { return b.hub.Connected().ByName(name) != nil }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.hub.Clients.ByName(name) != nil }, time.Minute, time.Millisecond)
 		answered(b.get("/"))(t, http.StatusServiceUnavailable)
 		close(known)
 		b.connected(1)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/worker"
 )
 
 // pullWorker is a program that fetches its jobs.
@@ -34,7 +34,7 @@ type pulled struct {
 
 func (b *bench) pullWorker(machine, worker string) *pullWorker {
 	b.t.Helper()
-	token := must(b.hub.Operator().IssueToken(b.t.Context(), machine))(b.t)
+	token := must(b.hub.Operator.IssueToken(b.t.Context(), machine))(b.t)
 	return &pullWorker{b, token, worker}
 }
 
@@ -72,8 +72,8 @@ func (p *pullWorker) comes(machine, class string) {
 		status, a := p.does("GET", "/hub/v1/next-job?worker_id="+p.worker+"&classes="+class, "")
 		require.Equal(p.b.t, http.StatusOK, status, a.Message)
 		require.Equal(p.b.t, "no_jobs", a.Status)
-		i, _ := p.b.hub.Fleet().Instance(fleet.WorkerName(machine, p.worker))
-		return i.State == fleet.Idle && p.b.hub.Inventory().Infos()[i.Name] != nil
+		i, _ := p.b.hub.Fleet.Instance(fleet.WorkerName(machine, p.worker))
+		return i.State == fleet.Idle && p.b.hub.Inventory.Infos()[i.Name] != nil
 	}, time.Minute, 10*time.Millisecond)
 }
 
@@ -87,8 +87,8 @@ func TestWorkerDoesAJob(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
 		p.comes("attic", "Transcode")
-		require.Len(t, b.hub.Dispatch().Instances.Clients(), 1)
-		require.NotNil(t, b.hub.Dispatch().Instances.First())
+		require.Len(t, b.hub.Dispatch.Instances.Clients(), 1)
+		require.NotNil(t, b.hub.Dispatch.Instances.First())
 		require.Contains(t, b.text("/object_info/Transcode"), `"category": "worker"`)
 		client := b.dial("c")
 		id := b.submitWith(fmt.Sprintf(transcode, "a fox"), `{"note": "n", "api_key_comfy_org": "very secret", "auth_token_comfy_org": "secret too"}`)
@@ -235,7 +235,7 @@ func TestWorkerInputs(t *testing.T) {
 func TestWorkersAreBounded(t *testing.T) {
 	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
-		for n := range hub.MaxWorkers {
+		for n := range worker.MaxOfMachine {
 			status, a := p.does("GET", fmt.Sprintf("/next-job?classes=X&worker_id=w%d", n), "")
 			require.Equal(t, http.StatusOK, status, a.Message)
 		}
@@ -248,9 +248,9 @@ func TestWorkersAreBounded(t *testing.T) {
 // A hub that stops does not wait for requests that wait for a job.
 func TestWorkersDoNotHoldUpAStop(t *testing.T) {
 	inBench(t, benchOf(0), func(_ *testing.T, b *bench) {
-		ctx, cancel := b.hub.Workers().Wait(b.t.Context(), time.Hour)
+		ctx, cancel := b.hub.Workers.Wait(b.t.Context(), time.Hour)
 		defer cancel()
-		b.hub.Workers().Stop()
+		b.hub.Workers.Stop()
 		<-ctx.Done()
 		require.ErrorIs(b.t, ctx.Err(), context.Canceled)
 	})

@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -49,6 +50,18 @@ const scarce = 0.1
 func (d *Disk) Scarce() bool {
 	free, size, ok := d.Space()
 	return ok && float64(free) < scarce*float64(size)
+}
+
+// reserve is how much is kept free from what arrives, in bytes; a tenth of a small disk.
+const reserve = 1 << 30
+
+// Room returns how much may arrive now.
+func (d *Disk) Room() int64 {
+	free, size, ok := d.Space()
+	if !ok {
+		return math.MaxInt64 / 2 // unknown
+	}
+	return int64(free) - min(reserve, int64(size/10))
 }
 
 // Watch reads the space now and then, until ctx ends. It does not wait.

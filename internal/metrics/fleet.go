@@ -24,16 +24,16 @@ var (
 	totalDesc = prometheus.NewDesc("comfyhub_gpu_vram_bytes", "Memory of all GPUs of a class that are present.", []string{"gpu"}, nil)
 )
 
-// DescribeFleet describes what CollectFleet collects.
-func DescribeFleet(out chan<- *prometheus.Desc) {
+// describeFleet describes what collectFleet collects.
+func describeFleet(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{instancesDesc, unavailableDesc, freeDesc, totalDesc, othersDesc, classOthersDesc, diskDesc, fullDesc} {
 		out <- d
 	}
 }
 
-// CollectFleet collects the state of the instances, and forgets the series of those that
+// collectFleet collects the state of the instances, and forgets the series of those that
 // are gone.
-func (m *Metrics) CollectFleet(out chan<- prometheus.Metric, instances []fleet.Instance) {
+func (m *Metrics) collectFleet(out chan<- prometheus.Metric, instances []fleet.Instance) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Metrics are all measurements of a hub but those that are read from its state. They live
+// Metrics are all measurements of a hub. They live
 // as long as the hub and are registered again with each configuration, so that counters
 // never restart. Its methods may be called at the same time.
 type Metrics struct {
@@ -45,9 +46,11 @@ func (c counterOf) Observe(float64) { c.Inc() }
 // Outcomes are all ends of runs.
 func Outcomes() []string { return []string{"done", "failed", "cancelled", "lost", "rejected"} }
 
-// New makes the measurements of a hub. instance finds one of its instances.
-func New(instance func(name string) (fleet.Instance, bool)) *Metrics {
+// New makes the measurements of a hub. instance finds one of its instances, and state reads what
+// gauges show.
+func New(instance func(name string) (fleet.Instance, bool), state func(ctx context.Context) State) *Metrics {
 	m := &Metrics{instance: instance}
+	m.all = append(m.all, newGauges(m, state))
 	jobs := m.counters("comfyhub_jobs_total",
 		"Runs that ended, by outcome: done, failed, cancelled, lost (to be run again), or rejected (refused while the client's POST waited).", "outcome")
 	m.jobs = children(jobs, Outcomes())

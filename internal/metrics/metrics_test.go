@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http/httptest"
@@ -26,15 +27,6 @@ var (
 	} = (*Metrics)(nil)
 )
 
-// fleetCollector collects what CollectFleet does, for a registry.
-type fleetCollector struct {
-	m    *Metrics
-	list func() []fleet.Instance
-}
-
-func (c fleetCollector) Describe(out chan<- *prometheus.Desc) { DescribeFleet(out) }
-func (c fleetCollector) Collect(out chan<- prometheus.Metric) { c.m.CollectFleet(out, c.list()) }
-
 // stage is a fleet with measurements.
 type stage struct {
 	*Metrics
@@ -50,8 +42,8 @@ func newStage(t *testing.T) *stage {
 	s.Metrics = New(func(name string) (fleet.Instance, bool) {
 		i, ok := s.instances[name]
 		return i, ok
-	})
-	for _, c := range append(s.Collectors(), fleetCollector{s.Metrics, s.list}) {
+	}, func(context.Context) State { return State{Serves: true, Instances: s.list()} })
+	for _, c := range s.Collectors() {
 		require.NoError(t, s.registry.Register(c))
 	}
 	return s

@@ -74,7 +74,7 @@ func newHub(t *testing.T) string {
 		server.Close()
 	})
 	// A hub that knows no node class yet refuses no workflow.
-	require.Eventually(t, func() bool { return h.Classes().Known("EmptyImage") != nil }, testPatience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return h.Classes.Known("EmptyImage") != nil }, testPatience, 5*time.Millisecond)
 	return web.URL
 }
 

@@ -21,7 +21,7 @@ func TestRowsOfJobsThatEndMeanwhile(t *testing.T) {
 	b.eventually(func() bool { return b.instance.Started() == 1 })
 	stays := b.submit(2, `{}`)
 	deleted := b.submit(3, `{}`)
-	live, err := b.hub.Jobs().Live(ctx, job.DefaultTenant)
+	live, err := b.hub.Jobs.Live(ctx, job.DefaultTenant)
 	require.NoError(t, err)
 	require.Len(t, live, 3)
 	shown := func(statuses ...string) (out []string) {

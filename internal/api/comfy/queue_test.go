@@ -71,7 +71,7 @@ func TestQueueWithoutABodyHasNoTag(t *testing.T) {
 	b.submit(1, `{}`)
 	b.eventually(func() bool { return b.instance.Started() == 1 })
 	lost, stays := b.submit(2, `{}`), b.submit(3, `{}`)
-	j, err := b.hub.Jobs().Find(t.Context(), "default", lost)
+	j, err := b.hub.Jobs.Find(t.Context(), "default", lost)
 	require.NoError(t, err)
 	db := redistest.Open(t, server.URL())
 	require.NoError(t, db.Client().Del(t.Context(), db.Key("q", "body", j.Key)).Err())

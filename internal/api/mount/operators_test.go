@@ -32,7 +32,7 @@ func newWalked(t *testing.T) *walked {
 	s := &walked{API: New(h)}
 	require.NoError(t, h.Start(t.Context(), config.Settings{Logger: slog.New(slog.DiscardHandler), Operators: []string{"root"}}))
 	var err error
-	_, s.admin, err = h.Operator().AddKey(t.Context(), apikeys.Wanted{Name: "boss", Scopes: []apikeys.Scope{apikeys.Admin}})
+	_, s.admin, err = h.Keys.Add(t.Context(), apikeys.Wanted{Name: "boss", Scopes: []apikeys.Scope{apikeys.Admin}})
 	require.NoError(t, err)
 	for _, router := range s.Routers() {
 		for pattern, methods := range router.All() {

@@ -37,10 +37,12 @@ type Core struct {
 		Machine(ctx context.Context, token string) (string, error)
 		Serve(machine, token string, session *tunnel.Session)
 	}
-	// Spare are the machines and endpoints that work only when there is much to do.
-	Spare interface {
-		Scale(ctx context.Context) ([]scale.Status, error)
-		Overflow(ctx context.Context) ([]overflow.Status, error)
+	// Scaler and Endpoints have the machines and endpoints that work only when there is much to do.
+	Scaler interface {
+		Status(ctx context.Context) ([]scale.Status, error)
+	}
+	Endpoints interface {
+		Status(ctx context.Context) ([]overflow.Status, error)
 	}
 }
 

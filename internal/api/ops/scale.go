@@ -16,7 +16,7 @@ func (o *room) getScale(w http.ResponseWriter, r *http.Request, a api.Requester,
 	if o.refuseOthers(w, a) {
 		return
 	}
-	all, err := o.hub().Spare.Scale(r.Context())
+	all, err := o.hub().Scaler.Status(r.Context())
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -31,7 +31,7 @@ func (o *room) getScale(w http.ResponseWriter, r *http.Request, a api.Requester,
 		api.WriteErrorText(w, http.StatusNotFound, "No class of that name is configured")
 		return
 	}
-	places, err := o.hub().Spare.Overflow(r.Context())
+	places, err := o.hub().Endpoints.Status(r.Context())
 	if err != nil {
 		o.Fail(w, r, err)
 		return

@@ -1,4 +1,4 @@
-package hub
+package operator
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 // stopsEvery is the longest it takes until a hub sees what another one was told.
 const stopsEvery = 2 * time.Second
 
-// stops follows what the operator has paused, at whichever hub. The queue stores it, so that it
+// Stops follows what the operator has paused, at whichever hub. The queue stores it, so that it
 // outlives hubs, and enforces it; a paused instance is a drained one.
-type stops struct {
+type Stops struct {
 	queue    *queue.Queue
 	fleet    *fleet.Registry
 	dispatch *dispatch.Dispatcher
@@ -44,10 +44,10 @@ type deadline struct {
 	at     time.Time
 }
 
-// run looks from time to time until ctx ends.
-func (s *stops) run(ctx context.Context) {
+// Run looks from time to time until ctx ends.
+func (s *Stops) Run(ctx context.Context) {
 	for {
-		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+		if err := s.Look(ctx); err != nil && ctx.Err() == nil {
 			s.log().Debug("cannot read what is paused", "error", err)
 		}
 		if !retry.Sleep(ctx, s.pause()) {
@@ -56,8 +56,8 @@ func (s *stops) run(ctx context.Context) {
 	}
 }
 
-// look reads what is paused and acts on it.
-func (s *stops) look(ctx context.Context) error {
+// Look reads what is paused and acts on it.
+func (s *Stops) Look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := s.looking.Acquire(ctx, 1); err != nil { // an older reading must not overwrite a newer one
@@ -95,7 +95,7 @@ func (s *stops) look(ctx context.Context) error {
 
 // evict takes back what is running on instances that should have been free by now. It returns the next
 // deadline.
-func (s *stops) evict(ctx context.Context, now map[queue.Stop]bool) (next time.Time, err error) {
+func (s *Stops) evict(ctx context.Context, now map[queue.Stop]bool) (next time.Time, err error) {
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(now)), isInstance) {
 		return next, nil
 	}
@@ -129,7 +129,7 @@ func isInstance(stop queue.Stop) bool {
 }
 
 // pause returns how long to wait before the next look.
-func (s *stops) pause() time.Duration {
+func (s *Stops) pause() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next.IsZero() {
@@ -138,30 +138,35 @@ func (s *stops) pause() time.Duration {
 	return min(stopsEvery, max(time.Until(s.next), 10*time.Millisecond))
 }
 
+// NewStops returns what is paused, once Run or Look has read it.
+func NewStops(q *queue.Queue, f *fleet.Registry, d *dispatch.Dispatcher, log func() *slog.Logger) *Stops {
+	return &Stops{looking: semaphore.NewWeighted(1), queue: q, fleet: f, dispatch: d, log: log}
+}
+
 // drain stops an instance; whatever is running there is taken back once the deadline is over.
-func (s *stops) drain(ctx context.Context, instance string, deadline time.Duration) error {
+func (s *Stops) drain(ctx context.Context, instance string, deadline time.Duration) error {
 	if err := s.queue.Drain(ctx, instance, deadline); err != nil {
 		return err
 	}
-	return s.look(ctx)
+	return s.Look(ctx)
 }
 
 // set pauses something or lets it go on, and returns once this hub acts on that. It reports whether
 // anything has changed.
-func (s *stops) set(ctx context.Context, stop queue.Stop, on bool) (changed bool, err error) {
+func (s *Stops) set(ctx context.Context, stop queue.Stop, on bool) (changed bool, err error) {
 	if changed, err = s.queue.SetStop(ctx, stop, on); err != nil {
 		return false, err
 	}
-	return changed, s.look(ctx)
+	return changed, s.Look(ctx)
 }
 
 // Holds reports whether a tenant gets no more runs.
-func (s *stops) Holds(tenant string) bool {
+func (s *Stops) Holds(tenant string) bool {
 	return s.Has(queue.StopAll) || s.Has(queue.StopTenant(tenant))
 }
 
 // Has reports whether something is paused.
-func (s *stops) Has(stop queue.Stop) bool {
+func (s *Stops) Has(stop queue.Stop) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now[stop]

@@ -1,4 +1,6 @@
-package hub
+// Package health says whether a hub can work: before it begins, whenever somebody asks, and in detail
+// to operators who want to know what is wrong.
+package health
 
 import (
 	"context"
@@ -10,11 +12,19 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/machines"
+	"github.com/comfyhub/comfyhub/internal/metrics"
+	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/retention"
+	"github.com/comfyhub/comfyhub/internal/webui/origin"
 )
 
 const (
@@ -32,19 +42,40 @@ func finding(level config.Level, about, says, do string) config.Finding {
 }
 
 // Checkup checks what a hub depends on, for an operator who wants to know what is wrong.
-type Checkup struct{ hub *Hub }
+type Checkup struct {
+	// Started reports whether the hub serves, and Ready says why it does not.
+	Started   func() bool
+	Ready     func(ctx context.Context) error
+	Readiness *Readiness
+	Settings  func() *config.Settings
+	DB        *redis.DB
+	Storage   *files.Storage
+	Bond      *files.Bond
+	Disks     []*metrics.Disk
+	Keys      *apikeys.Keys
+	Machines  *machines.Machines
+	Pages     *origin.PageSource
+	Fleet     *fleet.Registry
+	Clients   *comfyui.Clients
+	// Connected are the instances with a connection, and Infos describe what each can run.
+	Connected func() []*comfyui.Client
+	Infos     func() map[string]*catalog.Info
+	// Gossip is where agents of other machines can join, empty for nowhere.
+	Gossip  string
+	Members func() []gossip.Member
+}
 
 // Findings checks everything. It makes some requests to Redis, and waits for nothing else.
 func (c *Checkup) Findings(ctx context.Context) []config.Finding {
-	if err := c.hub.Ready(ctx); err != nil && !c.hub.started.Load() {
+	if err := c.Ready(ctx); err != nil && !c.Started() {
 		return []config.Finding{finding(config.LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more")}
 	}
-	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.tokens(ctx), c.secrets(), c.page(), c.gossip(), c.instances(), c.differences())
+	return slices.Concat(c.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.tokens(ctx), c.secrets(), c.page(), c.gossip(), c.instances(), c.differences())
 }
 
 func (c *Checkup) redis(ctx context.Context) []config.Finding {
-	db := c.hub.db
-	if err := c.hub.readiness.check(ctx); err != nil {
+	db := c.DB
+	if err := c.Readiness.Check(ctx); err != nil {
 		return []config.Finding{finding(config.LevelError, "redis", err.Error(), "prompts are refused until Redis answers and stores what scripts write")}
 	}
 	if db.Embedded() {
@@ -80,13 +111,13 @@ func (c *Checkup) redis(ctx context.Context) []config.Finding {
 
 func (c *Checkup) storage() []config.Finding {
 	list := []config.Finding{finding(config.LevelOK, "storage", "it takes files", "")}
-	if err := c.hub.storage.Health().Err(); err != nil {
+	if err := c.Storage.Health().Err(); err != nil {
 		list = []config.Finding{finding(config.LevelError, "storage", err.Error(), "the hub gives out no jobs until the storage takes files")}
 	}
-	if err := c.hub.bond.Err(); err != nil {
+	if err := c.Bond.Err(); err != nil {
 		list = append(list, finding(config.LevelError, "storage", err.Error()+": nothing is deleted from it", retention.AdviceForStrangers))
 	}
-	for _, d := range c.hub.disks {
+	for _, d := range c.Disks {
 		if free, size, _ := d.Space(); d.Scarce() {
 			list = append(list, finding(
 				config.LevelWarning, "disk", fmt.Sprintf("the disk of the %s folder has %s left of %s", d.Folder(), humanize.IBytes(free), humanize.IBytes(size)),
@@ -99,7 +130,7 @@ func (c *Checkup) storage() []config.Finding {
 
 // keys reports records among the API keys in Redis that are not API keys.
 func (c *Checkup) keys() []config.Finding {
-	refused := c.hub.keys.Refused()
+	refused := c.Keys.Refused()
 	if len(refused) == 0 {
 		return nil
 	}
@@ -115,7 +146,7 @@ func (c *Checkup) keys() []config.Finding {
 
 // tokens reports records among the tokens of machines in Redis that are not tokens.
 func (c *Checkup) tokens(ctx context.Context) []config.Finding {
-	names, err := c.hub.operator.machines.Refused(ctx)
+	names, err := c.Machines.Refused(ctx)
 	if err != nil || len(names) == 0 {
 		return nil // whatever keeps Redis from answering has already been reported
 	}
@@ -127,8 +158,8 @@ func (c *Checkup) tokens(ctx context.Context) []config.Finding {
 
 // secrets reports the names in secrets_to that nobody has.
 func (c *Checkup) secrets() (list []config.Finding) {
-	instances := c.hub.fleet.Instances()
-	for _, name := range c.hub.Settings().SecretsTo {
+	instances := c.Fleet.Instances()
+	for _, name := range c.Settings().SecretsTo {
 		named := func(i fleet.Instance) bool { return dispatch.Names(name, i) }
 		if len(list) < maxFindings && !slices.ContainsFunc(instances, named) {
 			do := "until there is one, prompts that need their API key may wait or be refused"
@@ -145,13 +176,13 @@ func (c *Checkup) secrets() (list []config.Finding) {
 
 // page reports where the web UI comes from.
 func (c *Checkup) page() []config.Finding {
-	w := c.hub.pages.Where()
+	w := c.Pages.Where()
 	switch {
 	case w.From == "folder":
 		return []config.Finding{finding(config.LevelOK, "web UI", "comes from the folder "+w.Name, "")}
 	case w.From == "instance":
 		return []config.Finding{finding(config.LevelOK, "web UI", "comes from "+w.Name, "")}
-	case len(c.hub.Clients()) == 0:
+	case len(c.Connected()) == 0:
 		return nil
 	case w.Name == "":
 		return []config.Finding{finding(
@@ -167,11 +198,11 @@ func (c *Checkup) page() []config.Finding {
 }
 
 func (c *Checkup) gossip() []config.Finding {
-	if !c.hub.id.Keyed() {
+	if c.Gossip == "" {
 		return []config.Finding{finding(config.LevelNote, "gossip", "there is no gossip key: only agents on this machine can join", "set COMFYHUB_GOSSIP_KEY for a fleet of several machines")}
 	}
-	list := []config.Finding{finding(config.LevelOK, "gossip", "agents with the gossip key can join at "+c.hub.id.GossipBind, "")}
-	for _, m := range c.hub.gossip.gossip.Load().Members() {
+	list := []config.Finding{finding(config.LevelOK, "gossip", "agents with the gossip key can join at "+c.Gossip, "")}
+	for _, m := range c.Members() {
 		if m.TrustsGroup && len(list) <= maxFindings {
 			list = append(list, finding(config.LevelWarning, "gossip", "the agent "+m.Name+" is older than this hub: it obeys every machine that has the gossip key", "upgrade it"))
 		}
@@ -183,10 +214,10 @@ func (c *Checkup) gossip() []config.Finding {
 func (c *Checkup) instances() []config.Finding {
 	var list []config.Finding
 	working := 0
-	for _, i := range c.hub.fleet.Instances() {
+	for _, i := range c.Fleet.Instances() {
 		up := i.State != fleet.Offline && i.State != fleet.Sick && !i.Report.DiskFull
 		switch {
-		case up && c.hub.clients.ByName(i.Name) != nil:
+		case up && c.Clients.ByName(i.Name) != nil:
 			working++
 		case len(list) >= maxFindings:
 		case up:
@@ -226,8 +257,8 @@ func adviceFor(i fleet.Instance) string {
 // differences reports what some ComfyUI servers have and others do not.
 func (c *Checkup) differences() []config.Finding {
 	infos, versions := map[string]*catalog.Info{}, map[string][]string{}
-	known := c.hub.inventory.Infos()
-	for _, i := range c.hub.fleet.Instances() {
+	known := c.Infos()
+	for _, i := range c.Fleet.Instances() {
 		if info := known[i.Name]; info != nil && i.State != fleet.Offline && i.Kind == fleet.KindComfyUI {
 			infos[i.Name] = info
 			versions[i.Report.Version] = append(versions[i.Report.Version], i.Name)

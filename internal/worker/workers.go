@@ -1,48 +1,54 @@
-package hub
+package worker
 
 import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"net"
-	"os"
-	"path/filepath"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/direct"
+	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/worker"
 )
 
 const (
-	// workersFolder in the data folder has the files of the workers' jobs while they run.
-	workersFolder = "workers"
-	// maxWorkers bounds the workers of a machine, and maxAllWorkers those of the hub.
-	maxWorkers, maxAllWorkers = 32, 1000
-	// maxWorkerInfo bounds what is kept about what the workers of a machine can run, in bytes.
-	maxWorkerInfo = 64 << 20
-	// workerKept is how long a worker is shown after it was last heard from.
-	workerKept = time.Minute
-	// workersSwept is the age at which no hub can still be using a worker's folder.
-	workersSwept = 24 * time.Hour
-	// workerVersion is the version of ComfyUI that workers are assumed to have while no ComfyUI is
-	// connected.
-	workerVersion = "0.33.0"
+	// MaxOfMachine bounds the workers of a machine, and maxInAll those of the hub.
+	MaxOfMachine, maxInAll = 32, 1000
+	// maxInfo bounds what is kept about what the workers of a machine can run, in bytes.
+	maxInfo = 64 << 20
+	// kept is how long a worker is shown after it was last heard from.
+	kept = time.Minute
 )
+
+// Hub is what workers need of theirs.
+type Hub struct {
+	Fleet   *fleet.Registry
+	Library *catalog.Library
+	// Folders are for the files of the workers' jobs while they run.
+	Folders facade.Folders
+	// Known are the node classes of the fleet.
+	Known interface {
+		Learned(instance string, info *catalog.Info, version comfyui.Version)
+		Catalog() *catalog.Catalog
+	}
+	// Version is the version of ComfyUI that the fleet supports.
+	Version func() comfyui.Version
+	Log     func() *slog.Logger
+}
 
 // Workers are the programs that fetch their jobs from this hub. They are safe for concurrent use.
 type Workers struct {
-	hub     *Hub
-	library *catalog.Library
-	ctx     context.Context
-	quit    context.CancelFunc
-	work    sync.WaitGroup
+	hub  Hub
+	ctx  context.Context
+	quit context.CancelFunc
+	work sync.WaitGroup
 	// taking ends when workers no longer get jobs from this hub.
 	taking context.Context
 	stop   context.CancelFunc
@@ -53,7 +59,7 @@ type Workers struct {
 
 // enlisted is a worker that the hub knows.
 type enlisted struct {
-	*worker.Worker
+	*Worker
 
 	machine string
 	// can is the hash of what it can run, size the length of that in bytes.
@@ -65,41 +71,27 @@ type enlisted struct {
 	replaced chan struct{}
 }
 
-func newWorkers(h *Hub, library *catalog.Library) *Workers {
+// NewWorkers returns no workers: they come by themselves.
+func NewWorkers(h Hub) *Workers {
 	ctx, quit := context.WithCancel(context.Background())
 	taking, stop := context.WithCancel(ctx)
-	s := &Workers{hub: h, library: library, ctx: ctx, quit: quit, taking: taking, stop: stop, all: map[string]*enlisted{}}
-	s.sweep()
-	return s
+	h.Folders.Sweep()
+	return &Workers{hub: h, ctx: ctx, quit: quit, taking: taking, stop: stop, all: map[string]*enlisted{}}
 }
 
-// sweep removes what killed hubs have left behind.
-func (s *Workers) sweep() {
-	folder := filepath.Join(s.hub.id.Data, workersFolder)
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return // there is none
-	}
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > workersSwept {
-			_ = os.RemoveAll(filepath.Join(folder, entry.Name()))
-		}
-	}
-}
-
-// Find returns the worker of a machine that calls itself id. The error is [worker.ErrGone] if it was
+// Find returns the worker of a machine that calls itself id. The error is [ErrGone] if it was
 // not enlisted, or has not been heard from for too long.
-func (s *Workers) Find(machine, id string) (*worker.Worker, error) {
+func (s *Workers) Find(machine, id string) (*Worker, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w := s.all[fleet.WorkerName(machine, id)]; w != nil && !w.isGone() {
 		return w.Worker, nil
 	}
-	return nil, worker.ErrGone
+	return nil, ErrGone
 }
 
 // Holder returns the worker of a machine that has a job.
-func (s *Workers) Holder(machine, job string) (*worker.Worker, error) {
+func (s *Workers) Holder(machine, job string) (*Worker, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.all {
@@ -107,7 +99,7 @@ func (s *Workers) Holder(machine, job string) (*worker.Worker, error) {
 			return w.Worker, nil
 		}
 	}
-	return nil, worker.ErrNotHeld
+	return nil, ErrNotHeld
 }
 
 func (w *enlisted) isGone() bool {
@@ -121,12 +113,12 @@ func (w *enlisted) isGone() bool {
 
 // Enlist takes in a worker that can run the node classes in objectInfo, which is the object of GET
 // /object_info. A worker that was enlisted with other classes starts over. The error is
-// [worker.ErrTooMany], [worker.ErrHolds], [fleet.ErrName] or one of the disk.
-func (s *Workers) Enlist(machine, id, device string, objectInfo []byte) (*worker.Worker, error) {
+// [ErrTooMany], [ErrHolds], [fleet.ErrName] or one of the disk.
+func (s *Workers) Enlist(machine, id, device string, objectInfo []byte) (*Worker, error) {
 	return s.enlist(machine, id, device, objectInfo, "")
 }
 
-func (s *Workers) enlist(machine, id, device string, objectInfo []byte, names string) (*worker.Worker, error) {
+func (s *Workers) enlist(machine, id, device string, objectInfo []byte, names string) (*Worker, error) {
 	if err := fleet.CheckName(id); err != nil {
 		return nil, err
 	}
@@ -136,24 +128,24 @@ func (s *Workers) enlist(machine, id, device string, objectInfo []byte, names st
 	old := s.all[name]
 	switch {
 	case s.taking.Err() != nil:
-		return nil, worker.ErrGone
+		return nil, ErrGone
 	case old != nil && !old.isGone() && old.can == can:
 		return old.Worker, nil
 	case old != nil && !old.isGone() && !old.Idle():
-		return nil, worker.ErrHolds
+		return nil, ErrHolds
 	case !s.room(machine, name, len(objectInfo)):
-		return nil, worker.ErrTooMany
+		return nil, ErrTooMany
 	}
-	info, err := s.library.Parse(objectInfo)
+	info, err := s.hub.Library.Parse(objectInfo)
 	if err != nil {
-		return nil, fmt.Errorf("hub: %w", err)
+		return nil, fmt.Errorf("worker: %w", err)
 	}
-	dir, err := s.folder()
+	dir, err := s.hub.Folders.Make()
 	if err != nil {
 		return nil, err
 	}
-	version := s.version()
-	w, err := worker.New(worker.Options{
+	version := direct.Version(s.hub.Version())
+	w, err := New(Options{
 		Dir: dir, ObjectInfo: objectInfo, Version: version.Text, Device: device,
 	})
 	if err != nil {
@@ -165,25 +157,12 @@ func (s *Workers) enlist(machine, id, device string, objectInfo []byte, names st
 	}
 	one := &enlisted{Worker: w, machine: machine, can: can, names: names, size: len(objectInfo), replaced: make(chan struct{})}
 	s.all[name] = one
-	s.hub.fleet.AddWorker(name)
+	s.hub.Fleet.AddWorker(name)
 	// At once, like the answer to the worker: whoever has read that it is enlisted may post a job
 	// for it before the dispatcher has connected.
-	s.hub.inventory.Learned(name, info, version)
+	s.hub.Known.Learned(name, info, version)
 	s.work.Go(func() { s.follow(name, one) })
 	return w, nil
-}
-
-// folder makes a folder for the files of a worker.
-func (s *Workers) folder() (string, error) {
-	all := filepath.Join(s.hub.id.Data, workersFolder)
-	if err := os.MkdirAll(all, 0o700); err != nil {
-		return "", fmt.Errorf("hub: %w", err)
-	}
-	dir, err := os.MkdirTemp(all, "")
-	if err != nil {
-		return "", fmt.Errorf("hub: %w", err)
-	}
-	return dir, nil
 }
 
 // room reports whether a machine may have a worker with abilities of the given size. The caller
@@ -196,34 +175,16 @@ func (s *Workers) room(machine, name string, size int) bool {
 			size += w.size
 		}
 	}
-	return count < maxWorkers && len(s.all) < maxAllWorkers && size <= maxWorkerInfo
-}
-
-func (s *Workers) version() comfyui.Version {
-	if v := s.hub.Version(); v.Known() {
-		return v
-	}
-	return comfyui.ParseVersion(workerVersion)
+	return count < MaxOfMachine && len(s.all) < maxInAll && size <= maxInfo
 }
 
 // follow tells the fleet about a worker for as long as it lives, and a while longer.
 func (s *Workers) follow(name string, w *enlisted) {
-	log := s.hub.log().With("instance", name)
-	client, err := comfyui.NewClient("http://worker", comfyui.Options{UserAgent: userAgent, Dial: w.Dial})
-	if err != nil { // the address is a constant
-		panic(err)
-	}
-	defer client.Close()
+	log := s.hub.Log().With("instance", name)
 	log.Info("worker connected")
 	ctx, stop := context.WithCancel(s.ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() {
-		comfyui.Watch(ctx, client, comfyui.WatchOptions{Logger: log}, func(o comfyui.Observation) {
-			report := describe(name, name, o)
-			report.Kind = fleet.KindWorker
-			s.hub.fleet.Observe(report)
-		})
-	})
+	watching.Go(func() { direct.WatchFacade(ctx, s.hub.Fleet, fleet.KindWorker, name, w.Dial, log) })
 	select {
 	case <-w.Gone():
 	case <-s.ctx.Done():
@@ -234,15 +195,15 @@ func (s *Workers) follow(name string, w *enlisted) {
 	log.Info("worker disconnected")
 	s.mu.Lock()
 	if s.all[name] == w && s.ctx.Err() == nil {
-		s.hub.fleet.Observe(fleet.InstanceReport{
+		s.hub.Fleet.Observe(fleet.InstanceReport{
 			Name: name, URL: name, Direct: true, Kind: fleet.KindWorker, Reason: "the worker has not been heard of", Since: time.Now().UnixMilli(),
 		})
 	}
 	s.mu.Unlock()
-	kept := time.NewTimer(workerKept)
-	defer kept.Stop()
+	shown := time.NewTimer(kept)
+	defer shown.Stop()
 	select {
-	case <-kept.C:
+	case <-shown.C:
 	case <-w.replaced:
 		return
 	case <-s.ctx.Done():
@@ -251,26 +212,25 @@ func (s *Workers) follow(name string, w *enlisted) {
 	defer s.mu.Unlock()
 	if s.all[name] == w {
 		delete(s.all, name)
-		s.hub.fleet.RemoveStatic(name)
+		s.hub.Fleet.RemoveStatic(name)
 	}
 }
 
-// dialer connects to the facade of a worker, whichever life it is in at the time.
-func (s *Workers) dialer(name string) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
+// Dialer connects to the facade of a worker, whichever life it is in at the time.
+func (s *Workers) Dialer(name string) direct.Dial {
+	return direct.Late(func() direct.Dial {
 		s.mu.Lock()
-		w := s.all[name]
-		s.mu.Unlock()
-		if w == nil {
-			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		defer s.mu.Unlock()
+		if w := s.all[name]; w != nil {
+			return w.Dial
 		}
-		return w.Dial(ctx, network, address)
-	}
+		return nil
+	})
 }
 
 // Named is Enlist for a worker that only tells the names of its node classes. While it lives, they
 // stay as they were when it came.
-func (s *Workers) Named(machine, id string, names []string, device string) (*worker.Worker, error) {
+func (s *Workers) Named(machine, id string, names []string, device string) (*Worker, error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	asked := strings.Join(names, "\n")
 	s.mu.Lock()
@@ -287,7 +247,7 @@ func (s *Workers) Named(machine, id string, names []string, device string) (*wor
 func (s *Workers) describe(names []string) []byte {
 	all := &pyjson.Object{}
 	for _, name := range names {
-		if v, err := pyjson.Parse(s.hub.inventory.Catalog().Class(name, nil).Body()); err == nil {
+		if v, err := pyjson.Parse(s.hub.Known.Catalog().Class(name, nil).Body()); err == nil {
 			if known, ok := v.(*pyjson.Object); ok {
 				if one, ok := known.Get(name); ok {
 					all.Set(name, one)
@@ -321,8 +281,11 @@ func (s *Workers) Wait(ctx context.Context, wait time.Duration) (context.Context
 	}
 }
 
-// close ends all workers. What they are running is run again.
-func (s *Workers) close() {
+// Stop makes waiting workers leave without a job.
+func (s *Workers) Stop() { s.stop() }
+
+// Close ends all workers. What they are running is run again.
+func (s *Workers) Close() {
 	s.quit()
 	s.work.Wait()
 }

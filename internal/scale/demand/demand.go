@@ -1,4 +1,6 @@
-package hub
+// Package demand tells package scale what a hub sees of the fleet: which machines there are, and how
+// much work waits for machines of each class.
+package demand
 
 import (
 	"context"
@@ -6,62 +8,53 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/classes"
-	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/roster"
 	"github.com/comfyhub/comfyhub/internal/scale"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 const (
-	// elasticLine bounds the waiting jobs that are looked at.
-	elasticLine = 256
+	// line bounds the waiting jobs that are looked at.
+	line = 256
 	// fixedPatience is how much time the servers that stay have for waiting jobs before machines
 	// are started for these.
 	fixedPatience = 2 * time.Minute
 )
 
-// Scale returns how the classes of machines are doing that come and go by need. The hub must have
-// started. The error is one of Redis.
-func (h *Hub) Scale(ctx context.Context) ([]scale.Status, error) { return h.scaler.Status(ctx) }
-
-func (h *Hub) openScaler() {
-	h.scaler = scale.New(scale.Options{
-		DB: h.db, Hub: h.self, Log: h.log, Classes: func() []scale.Class { return h.Settings().Scale },
-		Fleet: &elastic{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, inventory: h.inventory, roster: h.roster, stops: h.stops, settings: h.Settings},
-	})
-}
-
-// elastic is what package scale sees of the fleet.
-type elastic struct {
-	queue     *queue.Queue
-	fleet     *fleet.Registry
-	dispatch  *dispatch.Dispatcher
-	inventory *classes.Inventory
-	roster    *roster.Roster
-	stops     *stops
-	settings  func() *config.Settings
+// Fleet is what package scale sees of the fleet.
+type Fleet struct {
+	Queue    *queue.Queue
+	Fleet    *fleet.Registry
+	Dispatch *dispatch.Dispatcher
+	// Infos describe what each instance can run, and Elsewhere are the instances of other hubs.
+	Infos     func() map[string]*catalog.Info
+	Elsewhere func() map[string]*catalog.Info
+	// Stops are what is paused. Look reads them anew.
+	Stops interface {
+		Look(ctx context.Context) error
+		Has(stop queue.Stop) bool
+	}
+	Reserved func() schedule.Reservations
 }
 
 // Drain implements [scale.Fleet].
-func (e *elastic) Drain(ctx context.Context, instance string, on bool) error {
-	if err := e.queue.Scale(ctx, queue.StopInstance(instance), on); err != nil {
+func (e *Fleet) Drain(ctx context.Context, instance string, on bool) error {
+	if err := e.Queue.Scale(ctx, queue.StopInstance(instance), on); err != nil {
 		return err
 	}
-	return e.stops.look(ctx)
+	return e.Stops.Look(ctx)
 }
 
 // Look implements [scale.Fleet].
-func (e *elastic) Look(ctx context.Context, classes []scale.Class) (map[string]scale.View, error) {
-	if err := e.stops.look(ctx); err != nil {
+func (e *Fleet) Look(ctx context.Context, classes []scale.Class) (map[string]scale.View, error) {
+	if err := e.Stops.Look(ctx); err != nil {
 		return nil, err
 	}
 	all := e.instances()
-	w, err := e.queue.Window(ctx, queue.Wanted{}, 0, elasticLine)
+	w, err := e.Queue.Window(ctx, queue.Wanted{}, 0, line)
 	if err != nil {
 		return nil, err
 	}
@@ -70,17 +63,17 @@ func (e *elastic) Look(ctx context.Context, classes []scale.Class) (map[string]s
 	if err != nil {
 		return nil, err
 	}
-	demand, err := e.demand(ctx, classes, w.Jobs)
+	need, err := e.demand(ctx, classes, w.Jobs)
 	if err != nil {
 		return nil, err
 	}
 	views := map[string]scale.View{}
 	for n, class := range classes {
-		v := scale.View{Waiting: demand.waiting[n]}
+		v := scale.View{Waiting: need.waiting[n]}
 		for _, i := range all {
 			if class.Has(i.Name) {
 				i.Busy = i.Busy || at[i.Name]
-				i.Left, i.Needed = max(demand.Free(i.Name), 0), demand.sets[n][schedule.SetOf(e.dispatch.Instances.Activity(i.Name).Models)]
+				i.Left, i.Needed = max(need.Free(i.Name), 0), need.sets[n][schedule.SetOf(e.Dispatch.Instances.Activity(i.Name).Models)]
 				v.Instances = append(v.Instances, i)
 			}
 		}
@@ -90,31 +83,31 @@ func (e *elastic) Look(ctx context.Context, classes []scale.Class) (map[string]s
 }
 
 // instances lists the present instances, those of other hubs included.
-func (e *elastic) instances() (list []scale.Instance) {
+func (e *Fleet) instances() (list []scale.Instance) {
 	known := map[string]bool{}
-	for _, i := range e.fleet.Instances() {
+	for _, i := range e.Fleet.Instances() {
 		if i.State == fleet.Offline {
 			continue
 		}
 		known[i.Name] = true
-		stopped := e.stops.Has(queue.StopInstance(i.Name))
+		stopped := e.Stops.Has(queue.StopInstance(i.Name))
 		list = append(list, scale.Instance{
 			Name: i.Name, Moved: i.Report.Since, Stopped: stopped,
 			Works: i.State == fleet.Idle || i.State == fleet.Busy || i.State == fleet.Draining && i.Drained && !i.Report.Draining,
 			Busy:  i.State == fleet.Busy || i.State == fleet.Foreign || i.Report.Queue > 0 || i.Running != "",
 		})
 	}
-	for name := range e.roster.Elsewhere() {
+	for name := range e.Elsewhere() {
 		if !known[name] {
-			list = append(list, scale.Instance{Name: name, Works: true, Stopped: e.stops.Has(queue.StopInstance(name))})
+			list = append(list, scale.Instance{Name: name, Works: true, Stopped: e.Stops.Has(queue.StopInstance(name))})
 		}
 	}
 	return list
 }
 
 // occupied are the instances that have a job, or files of one that are still to be fetched.
-func (e *elastic) occupied(ctx context.Context) (map[string]bool, error) {
-	jobs, err := e.queue.Listed(ctx, "")
+func (e *Fleet) occupied(ctx context.Context) (map[string]bool, error) {
+	jobs, err := e.Queue.Listed(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +120,8 @@ func (e *elastic) occupied(ctx context.Context) (map[string]bool, error) {
 	return at, nil
 }
 
-// elasticDemand is the work that waits for each class, by its index.
-type elasticDemand struct {
+// demand is the work that waits for each class, by its index.
+type demand struct {
 	*dispatch.Outlook
 	waiting [][]time.Duration
 	// sets are the sets of models that the jobs need.
@@ -137,14 +130,14 @@ type elasticDemand struct {
 
 // demand gives each waiting job to a server that stays, as long as that has time, else to the first
 // class that can run it.
-func (e *elastic) demand(ctx context.Context, classes []scale.Class, jobs []job.Job) (elasticDemand, error) {
+func (e *Fleet) demand(ctx context.Context, classes []scale.Class, jobs []job.Job) (demand, error) {
 	names := make([]string, len(jobs))
 	for n, j := range jobs {
 		names[n] = j.Class
 	}
 	slices.Sort(names)
-	needs, err := e.queue.Requirements(ctx, slices.Compact(names))
-	d := elasticDemand{Outlook: e.dispatch.Forecasts.From(ctx, jobs...), waiting: make([][]time.Duration, len(classes)), sets: make([]map[string]bool, len(classes))}
+	needs, err := e.Queue.Requirements(ctx, slices.Compact(names))
+	d := demand{Outlook: e.Dispatch.Forecasts.From(ctx, jobs...), waiting: make([][]time.Duration, len(classes)), sets: make([]map[string]bool, len(classes))}
 	if err != nil {
 		return d, err
 	}
@@ -174,7 +167,7 @@ func (e *elastic) demand(ctx context.Context, classes []scale.Class, jobs []job.
 }
 
 // fits gives a job to the first of some servers that can run it and has time.
-func (d elasticDemand) fits(fixed []schedule.Spot, j job.Job) bool {
+func (d demand) fits(fixed []schedule.Spot, j job.Job) bool {
 	for n := range fixed {
 		if s := &fixed[n]; s.Can(j) && s.Free < fixedPatience {
 			s.Free += d.Estimate(j.Shape, s.Kind).Ran
@@ -206,8 +199,8 @@ func (o offer) takes(j job.Job) bool {
 }
 
 // offers returns what each class can run of the given job classes.
-func (e *elastic) offers(classes []scale.Class, needs map[string][]byte) []offer {
-	infos, decoded := e.inventory.Infos(), map[string]catalog.Requirements{}
+func (e *Fleet) offers(classes []scale.Class, needs map[string][]byte) []offer {
+	infos, decoded := e.Infos(), map[string]catalog.Requirements{}
 	for class, text := range needs {
 		if r, err := catalog.DecodeRequirements(text); err == nil {
 			decoded[class] = r
@@ -215,14 +208,14 @@ func (e *elastic) offers(classes []scale.Class, needs map[string][]byte) []offer
 	}
 	list := make([]offer, len(classes))
 	for n, class := range classes {
-		o := offer{classes: map[string][]string{}, unknown: true, names: class.Instances, reserved: e.settings().Reserved}
+		o := offer{classes: map[string][]string{}, unknown: true, names: class.Instances, reserved: e.Reserved()}
 		for name, info := range infos {
 			if !class.Has(name) {
 				continue
 			}
 			o.unknown = false
-			info = e.dispatch.Access.WithSecrets(map[string]*catalog.Info{name: info})[0]
-			if i, known := e.fleet.Instance(name); known {
+			info = e.Dispatch.Access.WithSecrets(map[string]*catalog.Info{name: info})[0]
+			if i, known := e.Fleet.Instance(name); known {
 				o.gpu = schedule.GPUType(i.Report.GPU)
 			}
 			for job, r := range decoded {

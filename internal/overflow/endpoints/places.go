@@ -1,4 +1,4 @@
-package hub
+package endpoints
 
 import (
 	"context"
@@ -12,19 +12,19 @@ import (
 )
 
 // tenantOf returns whose a job is.
-func (s *overflows) tenantOf(ctx context.Context, key string) (string, error) {
-	j, err := s.hub.queue.Get(ctx, key)
+func (s *Endpoints) tenantOf(ctx context.Context, key string) (string, error) {
+	j, err := s.o.Queue.Get(ctx, key)
 	return j.Tenant, err
 }
 
 // isOutput returns what knows whether nodes of a class are output nodes, by the endpoint's own
 // classes or by the fleet's.
-func (s *overflows) isOutput(e *openEndpoint) func(class string) bool {
+func (s *Endpoints) isOutput(e *openEndpoint) func(class string) bool {
 	return func(class string) bool {
 		if e.info != nil {
 			return catalog.IsOutput(e.info, class)
 		}
-		for _, info := range s.hub.inventory.Infos() {
+		for _, info := range s.o.Infos() {
 			if catalog.IsOutput(info, class) {
 				return true
 			}
@@ -34,11 +34,10 @@ func (s *overflows) isOutput(e *openEndpoint) func(class string) bool {
 }
 
 // Places implements [dispatch.Overflow].
-func (s *overflows) Places() []dispatch.Place {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := make([]dispatch.Place, 0, len(s.all))
-	for _, e := range s.all {
+func (s *Endpoints) Places() []dispatch.Place {
+	all := s.open()
+	list := make([]dispatch.Place, 0, len(all))
+	for _, e := range all {
 		p := dispatch.Place{Name: e.settings.Name, After: e.settings.After, Closed: e.Closed()}
 		for n := range e.settings.Max {
 			p.Slots = append(p.Slots, fleet.OverflowName(e.settings.Name, n+1))
@@ -49,23 +48,20 @@ func (s *overflows) Places() []dispatch.Place {
 }
 
 // Has implements [dispatch.Overflow].
-func (s *overflows) Has(key string) (place string, barred bool) { return s.book.Has(key) }
+func (s *Endpoints) Has(key string) (place string, barred bool) { return s.book.Has(key) }
 
 // Empty implements [dispatch.Overflow].
-func (s *overflows) Empty() bool { return s.book.Empty() }
+func (s *Endpoints) Empty() bool { return s.book.Empty() }
 
 // Refuses implements [dispatch.Overflow].
-func (s *overflows) Refuses(ctx context.Context, place string, j job.Job, needs catalog.Requirements) string {
-	s.mu.Lock()
-	at := slices.IndexFunc(s.all, func(e *openEndpoint) bool { return e.settings.Name == place })
-	var e *openEndpoint
-	if at >= 0 {
-		e = s.all[at]
-	}
-	s.mu.Unlock()
-	switch {
-	case e == nil:
+func (s *Endpoints) Refuses(ctx context.Context, place string, j job.Job, needs catalog.Requirements) string {
+	all := s.open()
+	at := slices.IndexFunc(all, func(e *openEndpoint) bool { return e.settings.Name == place })
+	if at < 0 {
 		return "it is not configured any more"
+	}
+	e := all[at]
+	switch {
 	case !e.settings.Allows(needs.Classes):
 		return "it is not for these node classes"
 	case needs.Secrets && !e.settings.Secrets:
@@ -77,7 +73,7 @@ func (s *overflows) Refuses(ctx context.Context, place string, j job.Job, needs 
 	if e.settings.Inputs {
 		return ""
 	}
-	body, err := s.hub.queue.Body(ctx, j.Key)
+	body, err := s.o.Queue.Body(ctx, j.Key)
 	switch {
 	case err != nil:
 		return "it cannot be read now"
@@ -89,14 +85,14 @@ func (s *overflows) Refuses(ctx context.Context, place string, j job.Job, needs 
 
 // lacks says what an endpoint lacks for a job; empty if nothing. One that has not told what it can run
 // is taken to run what the fleet can, or could within a day.
-func (s *overflows) lacks(e *openEndpoint, needs catalog.Requirements) string {
+func (s *Endpoints) lacks(e *openEndpoint, needs catalog.Requirements) string {
 	if e.info != nil {
 		if lacks := e.info.WithSecrets(e.settings.Secrets).Satisfies(needs); len(lacks) > 0 {
 			return "it lacks " + lacks[0]
 		}
 		return ""
 	}
-	for _, info := range s.hub.inventory.Infos() {
+	for _, info := range s.o.Infos() {
 		if len(info.WithSecrets(true).Satisfies(needs)) == 0 {
 			return ""
 		}
@@ -104,12 +100,9 @@ func (s *overflows) lacks(e *openEndpoint, needs catalog.Requirements) string {
 	return "no server of the fleet has what it needs, and what the endpoint has is not known"
 }
 
-// Overflow returns how the serverless endpoints are doing. The hub must have started. The error is one
-// of Redis.
-func (h *Hub) Overflow(ctx context.Context) ([]overflow.Status, error) {
-	h.overflow.mu.Lock()
-	all := slices.Clone(h.overflow.all)
-	h.overflow.mu.Unlock()
+// Status returns how the endpoints are doing. The error is one of Redis.
+func (s *Endpoints) Status(ctx context.Context) ([]overflow.Status, error) {
+	all := s.open()
 	list := make([]overflow.Status, 0, len(all))
 	for _, e := range all {
 		one, err := e.Status(ctx)

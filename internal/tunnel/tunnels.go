@@ -1,4 +1,4 @@
-package hub
+package tunnel
 
 import (
 	"context"
@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
-	"github.com/comfyhub/comfyhub/internal/machines"
-	"github.com/comfyhub/comfyhub/internal/tunnel"
 )
 
 const (
@@ -21,13 +19,16 @@ const (
 	reportPause = 10 * time.Millisecond
 	// tokenChecked is how often the token of an open tunnel is checked.
 	tokenChecked = 20 * time.Second
+	// checkTimeout bounds a check.
+	checkTimeout = 5 * time.Second
 )
 
 // Tunnels are the connections to machines that only dial out. They are safe for concurrent
 // use.
 type Tunnels struct {
-	machines *machines.Machines
-	fleet    *fleet.Registry
+	// find returns the machine that a token belongs to.
+	find  func(ctx context.Context, token string) (machine string, ok bool, err error)
+	fleet *fleet.Registry
 	// take takes an agent's report.
 	take func(fleet.Report)
 	log  func() *slog.Logger
@@ -41,27 +42,33 @@ type Tunnels struct {
 // machineTunnel is the tunnel of a machine.
 type machineTunnel struct {
 	machine, token string
-	session        *tunnel.Session
+	session        *Session
 	// boot is the agent's, 0 until it has reported.
 	boot int64
+}
+
+// NewTunnels returns no tunnels: machines open them. find returns the machine that a token belongs to, and
+// take takes in reports.
+func NewTunnels(find func(ctx context.Context, token string) (machine string, ok bool, err error), f *fleet.Registry, take func(fleet.Report), log func() *slog.Logger) *Tunnels {
+	return &Tunnels{find: find, fleet: f, take: take, log: log, open: map[string]*machineTunnel{}}
 }
 
 // cut ends a tunnel.
 func (m *machineTunnel) cut() { _ = m.session.Close() }
 
-// Machine returns the machine that a token belongs to. The error is [tunnel.ErrToken] for one that is not valid, or one of
+// Machine returns the machine that a token belongs to. The error is [ErrToken] for one that is not valid, or one of
 // Redis.
 func (t *Tunnels) Machine(ctx context.Context, token string) (string, error) {
-	name, ok, err := t.machines.Find(ctx, token)
+	name, ok, err := t.find(ctx, token)
 	if err == nil && !ok {
-		err = tunnel.ErrToken
+		err = ErrToken
 	}
 	return name, err
 }
 
 // Serve drives the instances at the other end of a tunnel until it ends. A machine has only one
 // tunnel: opening another ends the older one.
-func (t *Tunnels) Serve(machine, token string, session *tunnel.Session) {
+func (t *Tunnels) Serve(machine, token string, session *Session) {
 	m := &machineTunnel{machine: machine, token: token, session: session}
 	defer func() { _ = session.Close() }()
 	if !t.enter(m) {
@@ -72,7 +79,7 @@ func (t *Tunnels) Serve(machine, token string, session *tunnel.Session) {
 	log.Info("machine opened a tunnel")
 	err := t.follow(m)
 	log.Info("tunnel closed", "reason", err.Error())
-	t.leave(m, errors.Is(err, tunnel.ErrLeave))
+	t.leave(m, errors.Is(err, ErrLeave))
 }
 
 // enter makes a tunnel the current one of its machine. It fails once the hub closes.
@@ -109,7 +116,7 @@ func (t *Tunnels) leave(m *machineTunnel, announced bool) {
 
 // follow takes in what the agent reports, until the tunnel ends.
 func (t *Tunnels) follow(m *machineTunnel) error {
-	silence := time.AfterFunc(tunnel.Silence, func() { _ = m.session.Close() })
+	silence := time.AfterFunc(Silence, func() { _ = m.session.Close() })
 	defer silence.Stop()
 	reports, err := m.session.Reports()
 	if err != nil {
@@ -124,11 +131,11 @@ func (t *Tunnels) follow(m *machineTunnel) error {
 		case <-pace.C:
 		case <-m.session.CloseChan(): // what has already come is bounded: read on to its end without a pause
 		}
-		report, err := tunnel.ReadReport(reports)
+		report, err := ReadReport(reports)
 		if err != nil {
 			return err
 		}
-		silence.Reset(tunnel.Silence)
+		silence.Reset(Silence)
 		if report.Agent != m.machine {
 			return fmt.Errorf("the agent calls itself %q: its --name must be that of the token, %q", report.Agent, m.machine)
 		}
@@ -145,32 +152,32 @@ func (t *Tunnels) follow(m *machineTunnel) error {
 	}
 }
 
-// check returns [tunnel.ErrToken] once a tunnel's token is revoked. While Redis is away the
+// check returns [ErrToken] once a tunnel's token is revoked. While Redis is away the
 // tunnel stays.
 func (t *Tunnels) check(m *machineTunnel) error {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
 	defer cancel()
-	if _, err := t.Machine(ctx, m.token); errors.Is(err, tunnel.ErrToken) {
+	if _, err := t.Machine(ctx, m.token); errors.Is(err, ErrToken) {
 		return err
 	}
 	return nil
 }
 
-// dialer opens connections to the agent of a machine, through whichever tunnel it has at the time.
-func (t *Tunnels) dialer(machine string) func(ctx context.Context, network, address string) (net.Conn, error) {
+// Dialer opens connections to the agent of a machine, through whichever tunnel it has at the time.
+func (t *Tunnels) Dialer(machine string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		t.mu.Lock()
 		m := t.open[machine]
 		t.mu.Unlock()
 		if m == nil {
-			return nil, fmt.Errorf("hub: machine %s has no tunnel to this hub", machine)
+			return nil, fmt.Errorf("tunnel: machine %s has no tunnel to this hub", machine)
 		}
 		return m.session.DialContext(ctx, network, address)
 	}
 }
 
-// close cuts all tunnels. Their agents reopen them, at this hub or another.
-func (t *Tunnels) close() {
+// Close cuts all tunnels. Their agents reopen them, at this hub or another.
+func (t *Tunnels) Close() {
 	t.mu.Lock()
 	t.closed = true
 	for _, m := range t.open {

@@ -1,44 +1,61 @@
-package hub
+// Package endpoints keeps the serverless endpoints of a hub open: each as so many instances of the
+// fleet as it may have runs at one time.
+package endpoints
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"log/slog"
 	"reflect"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/direct"
+	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/overflow"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 const (
 	// bookEvery is how often it is read what all hubs know of runs at endpoints, and sweepEvery how
 	// often those are ended that nobody wants any more.
 	bookEvery, sweepEvery = 2 * time.Second, 10 * time.Second
-	// MaxOverflowSlots bounds the runs at an endpoint at one time.
-	MaxOverflowSlots = 64
-	// MaxOverflows bounds the endpoints.
-	MaxOverflows = 16
+	// MaxSlots bounds the runs at an endpoint at one time.
+	MaxSlots = 64
+	// Most bounds the endpoints.
+	Most = 16
 )
 
-// overflows are the serverless endpoints. They are safe for concurrent use.
-type overflows struct {
-	hub     *Hub
-	library *catalog.Library
-	book    *overflow.Book
-	ctx     context.Context
-	quit    context.CancelFunc
-	work    sync.WaitGroup
+// Options are what endpoints need of a hub.
+type Options struct {
+	DB      *redis.DB
+	Queue   *queue.Queue
+	Fleet   *fleet.Registry
+	Library *catalog.Library
+	// Folders are for the files of runs.
+	Folders facade.Folders
+	// Infos describe what the instances of the fleet can run, and Version is their version of ComfyUI.
+	Infos   func() map[string]*catalog.Info
+	Version func() comfyui.Version
+	Log     func() *slog.Logger
+}
+
+// Endpoints are the serverless endpoints. They are safe for concurrent use.
+type Endpoints struct {
+	o    Options
+	book *overflow.Book
+	ctx  context.Context
+	quit context.CancelFunc
+	work sync.WaitGroup
 	// begin begins to keep up with the other hubs, when there is an endpoint for the first time.
 	begin func()
 
@@ -57,9 +74,10 @@ type openEndpoint struct {
 	work     sync.WaitGroup
 }
 
-func newOverflows(h *Hub, library *catalog.Library) *overflows {
+// New returns no endpoints: Apply says which there are.
+func New(o Options) *Endpoints {
 	ctx, quit := context.WithCancel(context.Background())
-	s := &overflows{hub: h, library: library, book: overflow.NewBook(h.db), ctx: ctx, quit: quit}
+	s := &Endpoints{o: o, book: overflow.NewBook(o.DB), ctx: ctx, quit: quit}
 	s.begin = sync.OnceFunc(func() {
 		_ = s.book.Refresh(ctx) // else it is read in a moment
 		s.work.Go(s.tend)
@@ -67,9 +85,9 @@ func newOverflows(h *Hub, library *catalog.Library) *overflows {
 	return s
 }
 
-// apply uses exactly the given endpoints. One that has changed is closed, and its runs go on at the
+// Apply uses exactly the given endpoints. One that has changed is closed, and its runs go on at the
 // next one of its name.
-func (s *overflows) apply(wanted []config.Overflow) error {
+func (s *Endpoints) Apply(wanted []config.Overflow) error {
 	if len(wanted) > 0 {
 		s.begin()
 	}
@@ -81,7 +99,7 @@ func (s *overflows) apply(wanted []config.Overflow) error {
 		if slices.ContainsFunc(kept, func(e *openEndpoint) bool { return e.settings.Name == o.Name }) {
 			continue
 		}
-		e, err := s.open(o)
+		e, err := s.use(o)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("overflow %s: %w", o.Name, err))
 			continue
@@ -96,7 +114,7 @@ func (s *overflows) apply(wanted []config.Overflow) error {
 
 // take ends the use of the endpoints that are not to be kept, and returns the others. Nobody waits for
 // that: an endpoint or a Redis that hangs may hold it up.
-func (s *overflows) take(keep func(*openEndpoint) bool) (kept []*openEndpoint) {
+func (s *Endpoints) take(keep func(*openEndpoint) bool) (kept []*openEndpoint) {
 	s.mu.Lock()
 	before := s.all
 	for _, e := range before {
@@ -114,8 +132,8 @@ func (s *overflows) take(keep func(*openEndpoint) bool) (kept []*openEndpoint) {
 	return kept
 }
 
-// open begins to use an endpoint.
-func (s *overflows) open(o config.Overflow) (*openEndpoint, error) {
+// use begins to use an endpoint.
+func (s *Endpoints) use(o config.Overflow) (*openEndpoint, error) {
 	remote, err := o.Remote()
 	if err != nil {
 		return nil, err
@@ -123,23 +141,23 @@ func (s *overflows) open(o config.Overflow) (*openEndpoint, error) {
 	e := &openEndpoint{settings: o, slots: map[string]*overflow.Slot{}}
 	info := o.ObjectInfo
 	if len(info) > 0 {
-		if e.info, err = s.library.Parse(info); err != nil {
+		if e.info, err = s.o.Library.Parse(info); err != nil {
 			return nil, fmt.Errorf("object_info: %w", err)
 		}
 	}
 	e.Endpoint = overflow.New(overflow.Options{
 		Name: o.Name, Remote: remote, Price: o.Price, Budget: o.Budget, Timeout: o.Timeout, Inputs: o.Inputs, Secrets: o.Secrets,
 		ObjectInfo: info, IsOutput: s.isOutput(e), FilesFrom: o.FilesFrom, Egress: o.Egress, Tenant: s.tenantOf, Book: s.book,
-		Log: s.hub.log(), Version: s.hub.workers.version().Text,
+		Log: s.o.Log(), Version: direct.Version(s.o.Version()).Text,
 	})
 	var ctx context.Context
 	ctx, e.stop = context.WithCancel(s.ctx)
-	if o.Max > MaxOverflowSlots {
-		return nil, fmt.Errorf("more than %d runs at one time", MaxOverflowSlots)
+	if o.Max > MaxSlots {
+		return nil, fmt.Errorf("more than %d runs at one time", MaxSlots)
 	}
 	for n := range o.Max {
 		name := fleet.OverflowName(o.Name, n+1)
-		dir, err := s.hub.workers.folder()
+		dir, err := s.o.Folders.Make()
 		if err == nil {
 			e.slots[name], err = e.Open(dir)
 		}
@@ -148,58 +166,38 @@ func (s *overflows) open(o config.Overflow) (*openEndpoint, error) {
 			s.close(e)
 			return nil, err
 		}
-		s.hub.fleet.AddOverflow(name)
+		s.o.Fleet.AddOverflow(name)
 		slot := e.slots[name]
-		e.work.Go(func() { s.watch(ctx, name, slot) })
+		e.work.Go(func() { direct.WatchFacade(ctx, s.o.Fleet, fleet.KindOverflow, name, slot.Dial, s.o.Log()) })
 	}
 	e.work.Go(func() { e.Run(ctx) })
 	return e, nil
 }
 
 // close ends the use of an endpoint.
-func (s *overflows) close(e *openEndpoint) {
+func (s *Endpoints) close(e *openEndpoint) {
 	e.stop()
 	for name, slot := range e.slots {
-		s.hub.fleet.RemoveStatic(name)
+		s.o.Fleet.RemoveStatic(name)
 		slot.Close()
 	}
 	e.work.Wait()
 }
 
-// watch tells the fleet about a slot.
-func (s *overflows) watch(ctx context.Context, name string, slot *overflow.Slot) {
-	client, err := comfyui.NewClient("http://overflow", comfyui.Options{UserAgent: userAgent, Dial: slot.Dial})
-	if err != nil { // the address is a constant
-		panic(err)
-	}
-	defer client.Close()
-	comfyui.Watch(ctx, client, comfyui.WatchOptions{Logger: s.hub.log()}, func(o comfyui.Observation) {
-		report := describe(name, name, o)
-		report.Kind = fleet.KindOverflow
-		s.hub.fleet.Observe(report)
+// Dialer connects to a slot.
+func (s *Endpoints) Dialer(name string) direct.Dial {
+	return direct.Late(func() direct.Dial {
+		for _, e := range s.open() {
+			if slot := e.slots[name]; slot != nil {
+				return slot.Dial
+			}
+		}
+		return nil
 	})
 }
 
-// dialer connects to a slot.
-func (s *overflows) dialer(name string) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		s.mu.Lock()
-		var slot *overflow.Slot
-		for _, e := range s.all {
-			if e.slots[name] != nil {
-				slot = e.slots[name]
-			}
-		}
-		s.mu.Unlock()
-		if slot == nil {
-			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
-		}
-		return slot.Dial(ctx, network, address)
-	}
-}
-
 // tend keeps up with the other hubs, and ends runs that nobody wants, until the hub closes.
-func (s *overflows) tend() {
+func (s *Endpoints) tend() {
 	tick := time.NewTicker(bookEvery)
 	defer tick.Stop()
 	swept := time.Now()
@@ -209,7 +207,7 @@ func (s *overflows) tend() {
 		case <-s.ctx.Done():
 			return
 		}
-		_ = panics.Do(s.hub.log(), "keeping up with endpoints", func() error {
+		_ = panics.Do(s.o.Log(), "keeping up with endpoints", func() error {
 			before := s.book.Empty()
 			if err := s.book.Refresh(s.ctx); err != nil || before && s.book.Empty() {
 				return nil //nolint:nilerr // the next one reads it
@@ -224,13 +222,10 @@ func (s *overflows) tend() {
 }
 
 // sweep ends the runs of jobs that have ended, or that run elsewhere.
-func (s *overflows) sweep() {
-	s.mu.Lock()
-	all := slices.Clone(s.all)
-	s.mu.Unlock()
-	for _, e := range all {
+func (s *Endpoints) sweep() {
+	for _, e := range s.open() {
 		err := e.Sweep(s.ctx, func(key string) overflow.Fate {
-			j, err := s.hub.queue.Get(s.ctx, key)
+			j, err := s.o.Queue.Get(s.ctx, key)
 			switch {
 			case errors.Is(err, queue.ErrNotFound):
 				return overflow.Ended
@@ -244,16 +239,20 @@ func (s *overflows) sweep() {
 			return overflow.Elsewhere
 		})
 		if err != nil && s.ctx.Err() == nil {
-			s.hub.log().Warn("cannot end runs at an endpoint", "endpoint", e.settings.Name, "error", err)
+			s.o.Log().Warn("cannot end runs at an endpoint", "endpoint", e.settings.Name, "error", err)
 		}
 	}
 }
 
-// shut ends the use of all endpoints. What runs there goes on.
-func (s *overflows) shut() {
-	if s == nil {
-		return
-	}
+// open returns the endpoints in use.
+func (s *Endpoints) open() []*openEndpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}
+
+// Close ends the use of all endpoints. What runs there goes on.
+func (s *Endpoints) Close() {
 	s.quit()
 	s.work.Wait()
 	s.take(func(*openEndpoint) bool { return false })

@@ -1,4 +1,4 @@
-package hub
+package health
 
 import (
 	"context"
@@ -16,11 +16,11 @@ const (
 	readyWithin = 5 * time.Second
 )
 
-// readiness asks, as often as is useful and no more, whether Redis would take a job. A Redis that
+// Readiness asks, as often as is useful and no more, whether Redis would take a job. A Redis that
 // answers may take none: its disk or memory is full, it has become a replica, or its user may not
 // run scripts.
-type readiness struct {
-	ask func(ctx context.Context) error
+type Readiness struct {
+	Ask func(ctx context.Context) error
 
 	mu     sync.Mutex
 	err    error
@@ -28,8 +28,8 @@ type readiness struct {
 	asking chan struct{} // closed when somebody's question is answered; nil if nobody asks
 }
 
-// check returns nil if Redis takes jobs. One caller asks for everybody who wants to know meanwhile.
-func (r *readiness) check(ctx context.Context) error {
+// Check returns nil if Redis takes jobs. One caller asks for everybody who wants to know meanwhile.
+func (r *Readiness) Check(ctx context.Context) error {
 	for {
 		r.mu.Lock()
 		if !r.asked.IsZero() && time.Since(r.asked) < readyFor {
@@ -52,7 +52,7 @@ func (r *readiness) check(ctx context.Context) error {
 }
 
 // look asks. The answer is for others as well, so a caller that leaves does not end it.
-func (r *readiness) look(ctx context.Context) (err error) {
+func (r *Readiness) look(ctx context.Context) (err error) {
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *readiness) look(ctx context.Context) (err error) {
 	}()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
 	defer cancel()
-	if err := r.ask(ctx); err != nil {
+	if err := r.Ask(ctx); err != nil {
 		return fmt.Errorf("Redis takes no jobs: %w", err)
 	}
 	return nil

@@ -1,84 +1,63 @@
-package hub
+// Package operator does what whoever runs the hub commands.
+package operator
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/config"
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
-	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/machines"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/submit"
 	"github.com/comfyhub/comfyhub/internal/view"
 	"github.com/comfyhub/comfyhub/internal/webui/origin"
 )
 
 // Operator is what whoever runs the hub may do and see.
-//
-// Many methods: one per command, each of a few lines.
 type Operator struct {
-	fleet    *fleet.Registry
-	clients  *comfyui.Clients
-	settings func() *config.Settings
-	// started says that the fields below are set.
-	started   *atomic.Bool
-	stops     *stops
-	ring      *keyring.Ring
-	authority *gossip.Authority
-	admission *admission
-	pages     *origin.PageSource
-	known     *lastknown.Answers
-	machines  *machines.Machines
-	insight   *view.Insight
-	canceller *submit.Canceller
-	keys      *apikeys.Keys
-	bond      *files.Bond
-	store     *files.Store
+	Fleet     *fleet.Registry
+	Clients   *comfyui.Clients
+	Settings  func() *config.Settings
+	Stops     *Stops
+	Insight   *view.Insight
+	Pages     *origin.PageSource
+	LastKnown *lastknown.Answers
+	Machines  *machines.Machines
+	// Names are whose the names of agents are.
+	Names interface {
+		Forget(ctx context.Context, agent string) (known bool, err error)
+	}
 }
 
 // Instances returns the whole fleet, with the addresses of all instances and the ids of all
 // prompts.
 func (o *Operator) Instances() []fleet.Instance {
-	return o.settings().WithReserved(o.fleet.Instances())
+	return o.Settings().WithReserved(o.Fleet.Instances())
 }
 
 // Stats returns the fleet and everybody's jobs in numbers.
 func (o *Operator) Stats(ctx context.Context) (view.Stats, error) {
-	if !o.started.Load() {
-		return view.Stats{}, config.ErrNotStarted
-	}
-	return o.insight.Stats(ctx, operator)
+	return o.Insight.Stats(ctx, operator)
 }
 
 // Jobs returns a part of everybody's running and waiting jobs.
 func (o *Operator) Jobs(ctx context.Context, p view.JobsPage) ([]view.JobView, error) {
-	if !o.started.Load() {
-		return nil, config.ErrNotStarted
-	}
-	return o.insight.Page(ctx, "", p, o.insight.WithoutAddresses(operator))
+	return o.Insight.Page(ctx, "", p, o.Insight.WithoutAddresses(operator))
 }
 
 // JobsWithID returns the newest job with an id of every tenant, since several may choose the same,
 // and the job with this key.
 func (o *Operator) JobsWithID(ctx context.Context, id string) ([]view.JobView, error) {
-	if !o.started.Load() {
-		return nil, config.ErrNotStarted
-	}
-	jobs, err := o.insight.Queue.FindAnywhere(ctx, id)
+	jobs, err := o.Insight.Queue.FindAnywhere(ctx, id)
 	if err == nil {
 		var keyed job.Job
-		keyed, err = o.insight.Queue.FindOrGet(ctx, "", id)
+		keyed, err = o.Insight.Queue.FindOrGet(ctx, "", id)
 		if err == nil && !slices.ContainsFunc(jobs, func(j job.Job) bool { return j.Key == keyed.Key }) {
 			jobs = append(jobs, keyed)
 		}
@@ -88,18 +67,9 @@ func (o *Operator) JobsWithID(ctx context.Context, id string) ([]view.JobView, e
 	}
 	views := make([]view.JobView, len(jobs))
 	for n, j := range jobs {
-		views[n] = o.insight.Whole(ctx, j, o.insight.WithoutAddresses(operator))
+		views[n] = o.Insight.Whole(ctx, j, o.Insight.WithoutAddresses(operator))
 	}
 	return views, err
-}
-
-// Cancel ends a tenant's newest job with an id, wherever it is, and reports whether there was one
-// to end.
-func (o *Operator) Cancel(ctx context.Context, tenant, id string) (bool, error) {
-	if !o.started.Load() {
-		return false, config.ErrNotStarted
-	}
-	return o.canceller.Cancel(ctx, tenant, id)
 }
 
 // operator sees everything.
@@ -108,15 +78,12 @@ var operator = view.Viewer{Trusted: true}
 // Pause stops something from getting any more runs, at all hubs and until it is resumed; runs that
 // have begun go on. The error is [fleet.ErrUnknown], or one of Redis.
 func (o *Operator) Pause(ctx context.Context, s queue.Stop) error {
-	if !o.started.Load() {
-		return config.ErrNotStarted
-	}
 	if name, ok := s.Instance(); ok {
-		if _, known := o.fleet.Instance(name); !known {
+		if _, known := o.Fleet.Instance(name); !known {
 			return fleet.ErrUnknown
 		}
 	}
-	_, err := o.stops.set(ctx, s, true)
+	_, err := o.Stops.set(ctx, s, true)
 	return err
 }
 
@@ -124,28 +91,22 @@ func (o *Operator) Pause(ctx context.Context, s queue.Stop) error {
 // after the deadline is interrupted, and its job waits again as if it had not been given out: it
 // keeps its place and all its attempts. The errors are as for Pause.
 func (o *Operator) Drain(ctx context.Context, instance string, deadline time.Duration) error {
-	if !o.started.Load() {
-		return config.ErrNotStarted
-	}
-	if _, known := o.fleet.Instance(instance); !known {
+	if _, known := o.Fleet.Instance(instance); !known {
 		return fleet.ErrUnknown
 	}
-	return o.stops.drain(ctx, instance, deadline)
+	return o.Stops.drain(ctx, instance, deadline)
 }
 
 // Resume undoes Pause and Drain. An instance that was set aside because its runs kept failing
 // counts as healthy again at this hub, and at all hubs if it was paused or drained. The error is
 // [fleet.ErrUnknown], or one of Redis.
 func (o *Operator) Resume(ctx context.Context, s queue.Stop) error {
-	if !o.started.Load() {
-		return config.ErrNotStarted
-	}
-	changed, err := o.stops.set(ctx, s, false)
+	changed, err := o.Stops.set(ctx, s, false)
 	if name, ok := s.Instance(); ok && err == nil && !changed {
-		if _, known := o.fleet.Instance(name); !known {
+		if _, known := o.Fleet.Instance(name); !known {
 			return fleet.ErrUnknown
 		}
-		o.stops.dispatch.Blame.Trust(name)
+		o.Stops.dispatch.Blame.Trust(name)
 	}
 	return err
 }
@@ -156,10 +117,7 @@ const restartTimeout = 10 * time.Second
 // Restart asks an instance's agent to restart its process. Whatever is running there runs elsewhere
 // instead. The errors are [fleet.ErrUnknown] and [fleet.ErrNoRestart].
 func (o *Operator) Restart(ctx context.Context, instance string) error {
-	if !o.started.Load() {
-		return config.ErrNotStarted
-	}
-	client := o.clients.ByName(instance)
+	client := o.Clients.ByName(instance)
 	if client == nil {
 		return fleet.ErrUnknown
 	}
@@ -181,19 +139,16 @@ var (
 // its machine was reinstalled. It also removes what the fleet knows about the old one. The errors
 // are [ErrAgentAlive], [ErrAgentUnknown], or one of Redis.
 func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
-	if !o.started.Load() {
-		return config.ErrNotStarted
-	}
-	if o.fleet.Present(name) {
+	if o.Fleet.Present(name) {
 		return ErrAgentAlive
 	}
-	pinned, err := o.admission.forget(ctx, name)
+	pinned, err := o.Names.Forget(ctx, name)
 	if err != nil {
 		return err
 	}
-	o.pages.Forget(name)
-	o.known.Forget(name)
-	if known := o.fleet.ForgetAgent(name); !known && !pinned {
+	o.Pages.Forget(name)
+	o.LastKnown.Forget(name)
+	if known := o.Fleet.ForgetAgent(name); !known && !pinned {
 		return ErrAgentUnknown
 	}
 	return nil
@@ -203,15 +158,12 @@ func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 // day, and undoes Pause and Drain for it at all hubs: a new instance of its name starts afresh. The
 // errors are [fleet.ErrPresent], [fleet.ErrUnknown], or one of Redis.
 func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
-	if !o.started.Load() {
-		return config.ErrNotStarted
-	}
-	i, known := o.fleet.Instance(name)
-	if known && (i.Agent == "" || o.fleet.Present(i.Agent) || !o.fleet.Forget(name)) {
+	i, known := o.Fleet.Instance(name)
+	if known && (i.Agent == "" || o.Fleet.Present(i.Agent) || !o.Fleet.Forget(name)) {
 		return fleet.ErrPresent
 	}
-	o.known.Forget(name)
-	changed, err := o.stops.set(ctx, queue.StopInstance(name), false)
+	o.LastKnown.Forget(name)
+	changed, err := o.Stops.set(ctx, queue.StopInstance(name), false)
 	if err == nil && !known && !changed {
 		return fleet.ErrUnknown
 	}
@@ -221,62 +173,15 @@ func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
 // IssueToken returns a token with which the named machine may open a tunnel; an older one is no
 // longer valid. The error is [fleet.ErrName], [machines.ErrFull], or one of Redis.
 func (o *Operator) IssueToken(ctx context.Context, machine string) (string, error) {
-	if !o.started.Load() {
-		return "", config.ErrNotStarted
-	}
 	if err := fleet.CheckName(machine); err != nil {
 		return "", err
 	}
-	return o.machines.Issue(ctx, machine)
+	return o.Machines.Issue(ctx, machine)
 }
 
 // RevokeToken makes a machine's token invalid, and reports whether it had one. Its tunnels are cut
 // within half a minute.
 func (o *Operator) RevokeToken(ctx context.Context, machine string) (bool, error) {
-	if !o.started.Load() {
-		return false, config.ErrNotStarted
-	}
-	o.known.Forget(machine)
-	return o.machines.Revoke(ctx, machine)
-}
-
-// Machines returns those that have a token.
-func (o *Operator) Machines(ctx context.Context) ([]machines.Machine, error) {
-	if !o.started.Load() {
-		return nil, config.ErrNotStarted
-	}
-	return o.machines.List(ctx)
-}
-
-// HubKey returns the key by which agents know the hubs, for their flag --hub-key.
-func (o *Operator) HubKey() (string, error) {
-	if !o.started.Load() {
-		return "", config.ErrNotStarted
-	}
-	return o.authority.Key()
-}
-
-// Adoption says what [Operator.AdoptStorage] would do.
-func (o *Operator) Adoption(ctx context.Context) (files.Adoption, error) {
-	if !o.started.Load() {
-		return files.Adoption{}, config.ErrNotStarted
-	}
-	return o.bond.Adoption(ctx)
-}
-
-// AdoptStorage ties the storage to the hubs' Redis, whatever either belonged to.
-func (o *Operator) AdoptStorage(ctx context.Context) error {
-	if !o.started.Load() {
-		return config.ErrNotStarted
-	}
-	return o.bond.Adopt(ctx)
-}
-
-// RotateKeys makes a new key for links and API keys, for all hubs of the storage. It is used once
-// every hub knows it; what older keys have made stays valid as long as it would have been.
-func (o *Operator) RotateKeys(ctx context.Context) (keyring.Rotation, error) {
-	if !o.started.Load() {
-		return keyring.Rotation{}, config.ErrNotStarted
-	}
-	return o.ring.Rotate(ctx)
+	o.LastKnown.Forget(machine)
+	return o.Machines.Revoke(ctx, machine)
 }
