@@ -74,6 +74,18 @@ func Random(size int) string {
 	return hex.EncodeToString(b)
 }
 
+// secretFile is what versions before the keyring encrypted API keys with if there was no gossip key.
+const secretFile = "secret"
+
+// Secret returns the text of the file that versions before the keyring had, empty for none.
+func (d Dir) Secret() string {
+	b, err := os.ReadFile(filepath.Join(d.Path, secretFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.Log().Warn("the data folder fails; API keys that a version before the keyring has sealed cannot be opened", "error", err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
 // Mark returns the mark that a storage had when this hub last used it, empty if that is unknown. Without
 // it, a folder that is not mounted at the start would look like a new storage: the hub would put new
 // keys into it, and files would count as lost.

@@ -41,8 +41,8 @@ func (h *Hub) shut(ctx context.Context) error {
 	if h.Workers != nil {
 		h.Workers.Stop()
 	}
-	if h.gossip != nil {
-		errs = append(errs, h.gossip.close())
+	if h.Members != nil {
+		errs = append(errs, h.Members.Close())
 	}
 	if h.stopHouse != nil {
 		h.stopHouse()

@@ -55,7 +55,7 @@ func (h *Hub) openStorage(ctx context.Context) (err error) {
 func (h *Hub) openFiles() (err error) {
 	spool := filepath.Join(h.id.Data, spoolFolder)
 	h.data.Without(os.MkdirAll(spool, 0o700), "files and large prompts are refused")
-	h.Users = userdata.New(userBlobs{h.Storage}, func(tenant string) userdata.Limits {
+	h.Users = userdata.New(userdata.Blobs{Storage: h.Storage}, func(tenant string) userdata.Limits {
 		l := h.Tenants.Limits(tenant)
 		return userdata.Limits{Bytes: l.Userdata, Files: l.UserdataFiles}
 	})

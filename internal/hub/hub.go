@@ -34,9 +34,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/logs"
 	"github.com/comfyhub/comfyhub/internal/machines"
+	"github.com/comfyhub/comfyhub/internal/members"
 	"github.com/comfyhub/comfyhub/internal/metrics"
 	"github.com/comfyhub/comfyhub/internal/operator"
 	"github.com/comfyhub/comfyhub/internal/overflow/endpoints"
+	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/pins"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -51,6 +53,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/tenants"
 	"github.com/comfyhub/comfyhub/internal/traces"
 	"github.com/comfyhub/comfyhub/internal/tunnel"
+	"github.com/comfyhub/comfyhub/internal/upstream"
 	"github.com/comfyhub/comfyhub/internal/view"
 	"github.com/comfyhub/comfyhub/internal/webui/origin"
 	"github.com/comfyhub/comfyhub/internal/worker"
@@ -61,8 +64,8 @@ const leaseTime = 15 * time.Second
 
 // Hub is one hub: everything that survives a reload of the configuration.
 //
-// Many methods: it starts and stops the parts in order, and has an accessor for each part that a
-// dialect or an operator uses. What a part does is a method of the part.
+// Many methods: it starts and stops the parts in order, and knows what concerns all requests. What a
+// part does is a method of the part.
 type Hub struct {
 	Parts
 
@@ -87,7 +90,6 @@ type Hub struct {
 	since    time.Time // of the first Start
 	self     string    // the lasting id
 	direct   *direct.Instances
-	gossip   *membership
 	pins     *pins.Pins // nil in a fleet without a gossip key
 	roster   *roster.Roster
 	copies   *files.Collector
@@ -181,7 +183,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		return err
 	}
 	h.Links = links.NewLinks(h.Store, h.Ring.Sealer(keyring.Links))
-	sealer, err := newAPIKeys(h.id, h.Ring, log)
+	sealer, err := queue.NewSealed(h.Ring.Sealer(keyring.APIKeys), h.oldSecrets())
 	if err != nil {
 		return err
 	}
@@ -195,7 +197,17 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		Window: func() time.Duration { return h.Settings().ReplayWindow }, Log: h.log,
 		Confirmed: ends.NewConfirmations(h.Queue.DeliveredEnds, h.log), Old: map[stream.Key]int64{},
 	}
-	near := &neighbours{}
+	var owners members.Owners
+	if h.id.Keyed() {
+		h.pins = pins.New(h.DB, h.Ring)
+		owners = h.pins
+	}
+	h.Members = members.New(members.Options{Identity: h.id, Fleet: h.Fleet, Owners: owners, Policy: h.policy.Load, Refused: h.Metrics.Refused, Log: h.log})
+	var transport stream.Transport // nil if no hub can share the queue
+	var gone func(ctx context.Context, hub string) bool
+	if !h.DB.Embedded() {
+		transport, gone = peers.New(h.DB, boot), h.Members.Gone
+	}
 	h.Streams = stream.New(stream.Options{
 		SpillDir:  filepath.Join(h.id.Data, "spool"),
 		Features:  func() json.RawMessage { return h.Instances.Features() },
@@ -203,38 +215,33 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		Shares:    h.Tenants.Shares,
 		Budget:    h.budget,
 		Delivered: h.Ends.Delivered,
-		Transport: h.transport(boot), Neighbours: near,
+		Transport: transport, Neighbours: h.Members,
 		Arrived: h.Ends.Arrived,
 		Observe: h.Metrics,
 		Logger:  log,
 	})
 	h.Ends.Streams = h.Streams // which call it
 	h.Recorder = &metrics.Recorder{Metrics: h.Metrics, Trends: stats.NewTrends(h.DB), Faults: stats.NewFaults(h.DB), Fleet: h.Fleet, Log: h.log}
-	left := &leftPictures{}
+	left := &upstream.LeftPictures{}
 	library := catalog.NewLibrary()
 	folders := facade.Folders(filepath.Join(h.id.Data, "workers"))
 	version := func() comfyui.Version { return h.Instances.Version() }
 	h.Endpoints = endpoints.New(endpoints.Options{DB: h.DB, Queue: h.Queue, Fleet: h.Fleet, Library: library, Folders: folders, Infos: h.Inventory.Infos, Version: version, Log: h.log})
 	h.roster = roster.New(roster.Options{DB: h.DB, Storage: h.Storage, Library: library, Logger: log})
 	h.Dispatch = dispatch.New(dispatch.Config{
-		Queue: h.Queue, Fleet: h.Fleet, Streams: h.Streams, Files: h.Transfer, Paused: h.Storage.Health().Err, Shown: left.note,
+		Queue: h.Queue, Fleet: h.Fleet, Streams: h.Streams, Files: h.Transfer, Paused: h.Storage.Health().Err, Shown: left.Note,
 		Connected: h.Clients, Connect: h.connect, Library: library, Roster: h.roster, Overflow: h.Endpoints, Learned: h.Inventory.Learned, Unfit: func(ctx context.Context, j job.Job, body job.Body) *comfyui.Refused {
 			return h.Classes.Unfit(ctx, j, body)
 		}, Logged: func(instance string, frame []byte) { h.Logs.Pass(instance, frame) },
 		EndedElsewhere: h.Ends.EndedElsewhere,
-		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.Recorder, Traces: h.tracing.Tracer, Faulted: h.Recorder.Faulted, Logger: log,
+		Hub:            boot, HubID: self, Gone: gone, Settings: h.dispatchSettings, Observe: h.Recorder, Traces: h.tracing.Tracer, Faulted: h.Recorder.Faulted, Logger: log,
 	})
 	h.Stops = operator.NewStops(h.Queue, h.Fleet, h.Dispatch, h.log)
-	if h.id.Keyed() {
-		h.pins = pins.New(h.DB, h.Ring)
-	}
 	h.Pages = origin.NewPageSource(h.Settings, h.Fleet, h.Dispatch.Instances.ClientOf, h.pins, h.log)
 	h.Insight = &view.Insight{Queue: h.Queue, Fleet: h.Fleet, Dispatch: h.Dispatch, Streams: h.Streams, Logins: &h.logins, LimitsOf: h.Tenants.Limits, Settings: h.Settings, Stops: h.Stops, Pages: h.Pages, Bond: h.Bond, Searches: view.NewSearches(), Log: h.log}
 	h.Figures = &view.Figures{DB: h.DB, Buckets: h.Recorder.Trends, Noted: h.Recorder.Faults, Insight: h.Insight}
 	h.Logs = &view.Logs{Readers: logs.NewReaders(h.Streams), Fleet: h.Fleet, Logins: &h.logins, Insight: h.Insight, Dispatch: h.Dispatch, Log: h.log}
-	h.Instances = &Instances{
-		dispatch: h.Dispatch, pages: h.Pages, clients: h.Clients, streams: h.Streams, insight: h.Insight, left: left, settings: h.Settings, log: h.log,
-	}
+	h.Instances = &upstream.Instances{Dispatch: h.Dispatch, Pages: h.Pages, Named: h.Clients, Streams: h.Streams, Insight: h.Insight, Left: left, Settings: h.Settings, Log: h.log}
 	h.Classes = classes.NewClasses(h.Inventory, h.Fleet, h.Dispatch, h.Store, h.roster.Looked(), h.Settings, func() time.Time { return h.since })
 	h.Callbacks = submit.NewCallbacks(h.Queue, h.Settings, func(reason string) string { return h.Insight.WithoutAddresses(view.Viewer{Login: true})(reason) }, h.log)
 	h.Submitter = &submit.Submitter{
@@ -251,15 +258,14 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	})
 	h.openViews()
 	h.direct = direct.New(direct.Options{Fleet: h.Fleet, Folders: folders, Dial: h.id.Dial(), Log: h.log, Changed: h.Pages.Changed, Relearn: h.Dispatch.Discovery.Relearn})
-	if h.gossip, err = h.openGossip(ctx, self); err != nil {
+	if err := h.Members.Join(ctx, self, h.Settings().Join, h.Pages.Seen, h.Dispatch.Discovery.Relearn); err != nil {
 		return err
 	}
-	near.known.Store(h.gossip)
 	h.Machines = machines.New(h.DB, h.Ring)
-	h.Tunnels = tunnel.NewTunnels(h.Machines.Find, h.Fleet, h.gossip.admission.admit, h.log)
+	h.Tunnels = tunnel.NewTunnels(h.Machines.Find, h.Fleet, h.Members.Admit, h.log)
 	h.Workers = worker.NewWorkers(worker.Hub{Fleet: h.Fleet, Library: library, Folders: folders, Known: h.Inventory, Version: version, Log: h.log})
 	h.Operator = &operator.Operator{
-		Fleet: h.Fleet, Clients: h.Clients, Settings: h.Settings, Stops: h.Stops, Insight: h.Insight, Pages: h.Pages, LastKnown: h.LastKnown, Machines: h.Machines, Names: h.gossip.admission,
+		Fleet: h.Fleet, Clients: h.Clients, Settings: h.Settings, Stops: h.Stops, Insight: h.Insight, Pages: h.Pages, LastKnown: h.LastKnown, Machines: h.Machines, Names: h.Members,
 	}
 	h.Janitor = &retention.Janitor{
 		DB: h.DB, Queue: h.Queue, Store: h.Store, Full: h.storageIsFull, Bond: h.Bond, Held: h.Held, Ring: h.Ring, Keys: h.Keys, Logins: &h.logins, Self: self, Settings: h.Settings, Log: h.log,
@@ -267,7 +273,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	}
 	h.Checkup = &health.Checkup{
 		Started: h.Started, Ready: h.Ready, Readiness: &h.readiness, Settings: h.Settings, DB: h.DB, Storage: h.Storage, Bond: h.Bond, Disks: h.Disks, Keys: h.Keys, Machines: h.Machines,
-		Pages: h.Pages, Fleet: h.Fleet, Clients: h.Clients, Connected: h.Dispatch.Instances.Clients, Infos: h.Inventory.Infos, Members: h.gossip.members,
+		Pages: h.Pages, Fleet: h.Fleet, Clients: h.Clients, Connected: h.Dispatch.Instances.Clients, Infos: h.Inventory.Infos, Members: h.Members.All,
 	}
 	if h.id.Keyed() {
 		h.Checkup.Gossip = h.id.GossipBind

@@ -43,7 +43,7 @@ func TestAPIKeysOfTheLastVersion(t *testing.T) {
 		const fileSecret = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 		b := newBench(t, 0, func(b *bench) {
 			b.id.GossipKey = gossipKey
-			require.NoError(t, os.WriteFile(filepath.Join(b.id.Data, hub.SecretFile), []byte(fileSecret+"\n"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(b.id.Data, "secret"), []byte(fileSecret+"\n"), 0o600))
 		})
 		for _, secret := range []string{gossipKey, fileSecret} {
 			id := fmt.Sprintf("job %d", len(secret))

@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/machines"
+	"github.com/comfyhub/comfyhub/internal/members"
 	"github.com/comfyhub/comfyhub/internal/metrics"
 	"github.com/comfyhub/comfyhub/internal/operator"
 	"github.com/comfyhub/comfyhub/internal/overflow/endpoints"
@@ -25,6 +26,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/submit"
 	"github.com/comfyhub/comfyhub/internal/tenants"
 	"github.com/comfyhub/comfyhub/internal/tunnel"
+	"github.com/comfyhub/comfyhub/internal/upstream"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 	"github.com/comfyhub/comfyhub/internal/view"
 	"github.com/comfyhub/comfyhub/internal/webui"
@@ -58,9 +60,10 @@ type Parts struct {
 	// The instances, and what they can run.
 	Fleet     *fleet.Registry
 	Clients   *comfyui.Clients
-	Instances *Instances
+	Instances *upstream.Instances
 	Inventory *classes.Inventory
 	Classes   *classes.Classes
+	Members   *members.Members
 	Authority *gossip.Authority
 	Tunnels   *tunnel.Tunnels
 	Workers   *worker.Workers

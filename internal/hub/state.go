@@ -29,7 +29,7 @@ func (h *Hub) state(ctx context.Context) metrics.State {
 		Paused: h.Stops.Has(queue.StopAll), Bound: h.Bond.Err() == nil, Kept: h.Storage.Health().Kept(), Stuck: h.Dispatch.Watchdog.Stuck(),
 		Classes: len(h.Inventory.Catalog().Classes()), Sockets: h.Streams.Sockets(), Skew: h.DB.Clock().Skew(), Disks: h.Disks, Instances: h.Fleet.Instances(),
 	}
-	s.Hubs, s.Agents = h.gossip.counts()
+	s.Hubs, s.Agents = h.Members.Count()
 	s.Endpoints, _ = h.Endpoints.Status(ctx) // what Redis does not tell is not shown
 	s.Scaled, _ = h.Scaler.Status(ctx)
 	return s

@@ -26,6 +26,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/operator"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 )
 
 const fleetKey = "the key of the whole fleet"
@@ -103,7 +104,7 @@ func (b *box) join(t *testing.T, h *bench, name string, boot int64, log io.Write
 	t.Helper()
 	c := gossip.Config{
 		Role: gossip.RoleAgent, Name: name, Boot: boot, Key: h.id.GossipKey, Identity: b.id,
-		Bind: "127.0.0.1:0", Advertise: b.advertise, Join: []string{h.hub.GossipAddr()},
+		Bind: "127.0.0.1:0", Advertise: b.advertise, Join: []string{h.id.GossipBind},
 		Report: func() fleet.Report {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -146,7 +147,7 @@ func (b *bench) entryOf(name string) (state, reason string) {
 	return "", ""
 }
 
-func keyed(b *bench) { b.id.GossipKey, b.id.GossipBind = fleetKey, "127.0.0.1:0" }
+func keyed(b *bench) { b.id.GossipKey, b.id.GossipBind = fleetKey, must(freeport.Address())(b.t) }
 
 // A stolen GPU machine has the gossip key. It claims to be another machine that has just restarted
 // at a new address. The next job, with its API key, must not go there.

@@ -1,4 +1,4 @@
-package hub
+package members
 
 import (
 	"context"
@@ -35,15 +35,6 @@ type metHub struct {
 
 // hubName returns the name in the gossip of the hub with an id.
 func hubName(id string) string { return "hub-" + id }
-
-// goneHubs returns a function that finds out whether other hubs are gone, if others can share the
-// queue.
-func (h *Hub) goneHubs() func(ctx context.Context, hub string) bool {
-	if h.DB.Embedded() {
-		return nil
-	}
-	return func(ctx context.Context, hub string) bool { return h.gossip.hubs.gone(ctx, hub) }
-}
 
 // note notes that a hub has joined, has left or was found dead.
 func (o *otherHubs) note(e gossip.Event) {

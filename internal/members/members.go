@@ -1,29 +1,54 @@
-package hub
+// Package members is a hub's place among the others: which hubs and agents there are, which of the
+// agents may report, and what becomes of their reports.
+package members
 
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"net/netip"
-	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/pins"
 )
 
-// membership is the hub's place in the gossip, where agents come and go and their reports arrive.
-type membership struct {
-	hub *Hub
+// Owners know which key owns which agent's name; the hubs of one Redis share them.
+type Owners interface {
+	// Claim gives a name to a key unless another key has it, and returns the key that owns it from
+	// now on.
+	Claim(ctx context.Context, name, key string) (string, error)
+	// Forget takes a name away from its key, and reports whether it had one.
+	Forget(ctx context.Context, name string) (bool, error)
+}
+
+// Options are what the members need of a hub.
+type Options struct {
+	Identity config.Identity
+	Fleet    *fleet.Registry
+	// Owners are nil in a fleet without a gossip key.
+	Owners Owners
+	// Policy says which addresses are expected.
+	Policy func() *fleet.Policy
+	// Refused counts a report that was not taken.
+	Refused func(reason string)
+	Log     func() *slog.Logger
+}
+
+// Members are the hubs and agents in the gossip. They are safe for concurrent use.
+type Members struct {
+	o Options
 	// gossip is nil while the hub is still joining.
 	gossip    atomic.Pointer[gossip.Gossip]
 	admission *admission
+	// seen is told of reports that were taken, and relearn of instances that can run something else
+	// than before.
+	seen    func(fleet.Report)
+	relearn func(instance string)
 
 	mu sync.Mutex
 	// abilities are those of the instances as last reported.
@@ -52,58 +77,61 @@ const (
 	maxAbilities = 20_000
 )
 
-func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) {
-	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}, hubs: otherHubs{dial: h.id.Dial()}}
-	var pinned owners
-	if h.pins != nil {
-		pinned = h.pins
-	}
-	m.admission = newAdmission(pinned, m.take, m.refuse)
-	if h.id.GossipBind == config.NoGossip {
-		return m, nil
+// New returns no members: the hub is to join them.
+func New(o Options) *Members {
+	m := &Members{o: o, abilities: map[string]ability{}, told: map[string]time.Time{}, hubs: otherHubs{dial: o.Identity.Dial()}}
+	m.admission = newAdmission(o.Owners, m.take, m.refuse)
+	return m
+}
+
+// Join joins the gossip, if there is one, as the hub with an id. seen is told of reports that were
+// taken, and relearn of instances that can run something else than before.
+func (m *Members) Join(ctx context.Context, self string, join []string, seen func(fleet.Report), relearn func(instance string)) error {
+	m.seen, m.relearn = seen, relearn
+	id := m.o.Identity
+	if id.GossipBind == config.NoGossip {
+		return nil
 	}
 	g, err := gossip.Join(ctx, gossip.Config{
-		Role: gossip.RoleHub, Name: hubName(name), Version: config.Version,
-		Bind: h.id.GossipBind, Advertise: h.id.GossipAdvertise, Key: h.id.GossipKey, Transport: h.id.Gossip(),
-		Join: h.Settings().Join, Logger: h.log(),
-		Expects:  func(a netip.Addr) bool { return h.policy.Load().Expects(a) },
-		OnMember: m.member, OnReport: m.admission.admit,
+		Role: gossip.RoleHub, Name: hubName(self), Version: config.Version,
+		Bind: id.GossipBind, Advertise: id.GossipAdvertise, Key: id.GossipKey, Transport: id.Gossip(),
+		Join: join, Logger: m.o.Log(),
+		Expects:  func(a netip.Addr) bool { return m.o.Policy().Expects(a) },
+		OnMember: m.member, OnReport: m.Admit,
 		OnRefused: func(agent string, err error) { m.refuse(fleet.Report{Agent: agent}, err) },
 	})
-	if err != nil {
-		m.admission.close()
-		return nil, err
+	if err == nil {
+		m.gossip.Store(g)
 	}
-	m.gossip.Store(g)
-	return m, nil
+	return err
 }
 
 // member notes that agents and hubs come and go.
-func (m *membership) member(e gossip.Event) {
+func (m *Members) member(e gossip.Event) {
 	if e.Member.Role == gossip.RoleHub {
 		m.hubs.note(e)
 	}
 	switch {
 	case e.Member.Role != gossip.RoleAgent || !e.Left:
 	case e.Announced:
-		m.hub.Fleet.AgentStopped(e.Member.Name, e.Member.Boot, e.Member.Key)
+		m.o.Fleet.AgentStopped(e.Member.Name, e.Member.Boot, e.Member.Key)
 	default:
-		m.hub.Fleet.AgentLeft(e.Member.Name, e.Member.Boot, e.Member.Key)
+		m.o.Fleet.AgentLeft(e.Member.Name, e.Member.Boot, e.Member.Key)
 	}
 }
 
 // take takes in what an agent says about its instances. That it comes from this agent has been
 // proven.
-func (m *membership) take(r fleet.Report) {
-	r, faults := m.hub.policy.Load().Restrict(r)
-	err := m.hub.Fleet.Apply(r)
+func (m *Members) take(r fleet.Report) {
+	r, faults := m.o.Policy().Restrict(r)
+	err := m.o.Fleet.Apply(r)
 	if errors.Is(err, fleet.ErrStale) {
 		return
 	}
 	if err != nil {
 		m.refuse(r, err)
 	} else {
-		m.hub.Pages.Seen(r)
+		m.seen(r)
 	}
 	for name, fault := range faults {
 		m.complain("an instance is left out", name, fault)
@@ -112,12 +140,12 @@ func (m *membership) take(r fleet.Report) {
 		}
 	}
 	for _, name := range m.learn(r) {
-		m.hub.Dispatch.Discovery.Relearn(name)
+		m.relearn(name)
 	}
 }
 
 // learn notes what instances can run, and returns those that have changed.
-func (m *membership) learn(r fleet.Report) (changed []string) {
+func (m *Members) learn(r fleet.Report) (changed []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.abilities) > maxAbilities {
@@ -128,7 +156,7 @@ func (m *membership) learn(r fleet.Report) (changed []string) {
 		if !i.Up || i.ObjectInfo == "" {
 			continue
 		}
-		if known, ok := m.hub.Fleet.Instance(i.Name); !ok || known.Agent != r.Agent {
+		if known, ok := m.o.Fleet.Instance(i.Name); !ok || known.Agent != r.Agent {
 			continue
 		}
 		before := m.abilities[i.Name]
@@ -145,14 +173,14 @@ func (m *membership) learn(r fleet.Report) (changed []string) {
 
 // refuse tells everybody concerned that a report was not accepted: the operator, those who look at
 // the fleet, and the agent itself.
-func (m *membership) refuse(r fleet.Report, err error) {
+func (m *Members) refuse(r fleet.Report, err error) {
 	kind := refusalKind(err)
-	m.hub.Metrics.Refused(kind)
+	m.o.Refused(kind)
 	m.complain("an agent's report is refused", r.Agent, err.Error())
 	if r.Agent == "" || kind == "forged" {
 		return // the agent it names has not sent it
 	}
-	m.hub.Fleet.Refuse(r.Agent, err.Error())
+	m.o.Fleet.Refuse(r.Agent, err.Error())
 	if g := m.gossip.Load(); g != nil && r.Boot != 0 {
 		g.Refuse(r.Agent, r.Boot, err.Error())
 	}
@@ -181,7 +209,7 @@ func refusalKind(err error) string {
 }
 
 // complain logs a fault at most once an hour: reports come every few seconds.
-func (m *membership) complain(what, name, reason string) {
+func (m *Members) complain(what, name, reason string) {
 	m.mu.Lock()
 	now := time.Now()
 	for fault, at := range m.told {
@@ -197,22 +225,22 @@ func (m *membership) complain(what, name, reason string) {
 	}
 	m.mu.Unlock()
 	if !quiet {
-		m.hub.log().Error(what, "name", name, "error", reason)
+		m.o.Log().Error(what, "name", name, "error", reason)
 	}
 }
 
-// members returns those of the gossip, none while the hub is joining.
-func (m *membership) members() []gossip.Member {
+// All returns those of the gossip, none while the hub is joining.
+func (m *Members) All() []gossip.Member {
 	if g := m.gossip.Load(); g != nil {
 		return g.Members()
 	}
 	return nil
 }
 
-// counts returns the numbers of members in the gossip, including this hub.
-func (m *membership) counts() (hubs, agents int) {
+// Count returns the numbers of members in the gossip, including this hub.
+func (m *Members) Count() (hubs, agents int) {
 	hubs = 1
-	for _, member := range m.members() {
+	for _, member := range m.All() {
 		if member.Role == gossip.RoleHub {
 			hubs++
 		} else {
@@ -222,7 +250,8 @@ func (m *membership) counts() (hubs, agents int) {
 	return hubs, agents
 }
 
-func (m *membership) close() error {
+// Close leaves the gossip.
+func (m *Members) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var err error
@@ -233,32 +262,13 @@ func (m *membership) close() error {
 	return err
 }
 
-// connect makes the client of an instance. An agent proves with its own key that it is the one
-// whose report named the address, and the hub proves with the hubs' key that it is a hub.
-func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
-	o := comfyui.Options{UserAgent: config.UserAgent, ViaAgent: !i.Direct, Dial: h.id.Dial()}
-	u, err := url.Parse(i.URL)
-	switch {
-	case err == nil && u.Scheme == fleet.WorkerScheme && i.Kind == fleet.KindWorker:
-		o.Dial = h.Workers.Dialer(i.Name)
-		return comfyui.NewClient("http://worker", o)
-	case err == nil && u.Scheme == fleet.OverflowScheme && i.Kind == fleet.KindOverflow:
-		o.Dial = h.Endpoints.Dialer(i.Name)
-		return comfyui.NewClient("http://overflow", o)
-	case i.Agent == "" && i.Kind == fleet.KindA1111:
-		o.Dial = h.direct.Dialer(i.Name)
-		return comfyui.NewClient("http://a1111", o)
-	case err == nil && u.Scheme == fleet.TunnelScheme:
-		u.Scheme, u.Host = "http", i.Agent
-		o.Dial = h.Tunnels.Dialer(i.Agent)
-		return comfyui.NewClient(u.String(), o)
-	}
-	if !i.Direct && strings.HasPrefix(i.URL, "https://") {
-		client, err := h.Authority.DialTLS(i.Key)
-		if err != nil {
-			return nil, fmt.Errorf("hub: %w", err)
-		}
-		o.TLS = client
-	}
-	return comfyui.NewClient(i.URL, o)
+// Admit takes a report in, if its agent may report. It does not wait.
+func (m *Members) Admit(r fleet.Report) { m.admission.admit(r) }
+
+// Forget takes the name of an agent away from its owner, and reports whether it had one.
+func (m *Members) Forget(ctx context.Context, agent string) (bool, error) {
+	return m.admission.forget(ctx, agent)
 }
+
+// Gone reports whether another hub, given as "id/boot", seems to be gone.
+func (m *Members) Gone(ctx context.Context, hub string) bool { return m.hubs.gone(ctx, hub) }

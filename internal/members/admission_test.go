@@ -1,4 +1,4 @@
-package hub
+package members
 
 import (
 	"context"
@@ -60,7 +60,7 @@ type gate struct {
 	refused []error
 }
 
-func newGate(o owners) *gate {
+func newGate(o Owners) *gate {
 	g := &gate{}
 	g.admission = newAdmission(o,
 		func(r fleet.Report) { g.mu.Lock(); defer g.mu.Unlock(); g.taken = append(g.taken, r.Sender.Key) },
@@ -129,7 +129,7 @@ func TestAdmission(t *testing.T) {
 
 		// A name forgotten at one hub is free at the other a moment later.
 		takes(two, "k1")
-		require.True(t, must.Get(one.Forget(t.Context(), "box"))(t))
+		require.True(t, must.Get(one.forget(t.Context(), "box"))(t))
 		takes(one, "k2")
 		refuses(one, "k1", errPinned)
 		time.Sleep(2 * ownerFresh)
@@ -143,7 +143,7 @@ func TestAdmission(t *testing.T) {
 		for _, key := range []string{"k1", "", "k2"} {
 			takes(open, key)
 		}
-		require.False(t, must.Get(open.Forget(t.Context(), "box"))(t))
+		require.False(t, must.Get(open.forget(t.Context(), "box"))(t))
 	})
 }
 

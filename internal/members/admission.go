@@ -1,4 +1,4 @@
-package hub
+package members
 
 import (
 	"context"
@@ -12,15 +12,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/pins"
 )
-
-// owners knows which key owns which agent's name; the hubs of one Redis share it.
-type owners interface {
-	// Claim gives a name to a key unless another key has it, and returns the key that owns it from
-	// now on.
-	Claim(ctx context.Context, name, key string) (string, error)
-	// Forget takes a name away from its key, and reports whether it had one.
-	Forget(ctx context.Context, name string) (bool, error)
-}
 
 const (
 	// ownerFresh is how long the owner of a name is not asked about again.
@@ -48,7 +39,7 @@ var errDamaged = errors.New("the record of whose the name is was damaged in the 
 // goes on being known while Redis is away. Without owners everything gets in: such a fleet has no
 // gossip key, and is on this machine only.
 type admission struct {
-	owners owners
+	owners Owners
 	take   func(fleet.Report)
 	refuse func(fleet.Report, error)
 	ctx    context.Context
@@ -69,7 +60,7 @@ type nameOwner struct {
 	waiting *fleet.Report // waiting for the answer
 }
 
-func newAdmission(o owners, take func(fleet.Report), refuse func(fleet.Report, error)) *admission {
+func newAdmission(o Owners, take func(fleet.Report), refuse func(fleet.Report, error)) *admission {
 	ctx, stop := context.WithCancel(context.Background())
 	return &admission{owners: o, take: take, refuse: refuse, ctx: ctx, stop: stop, names: map[string]*nameOwner{}}
 }
@@ -173,8 +164,8 @@ func (a *admission) forgetOld() {
 	}
 }
 
-// Forget takes a name away from its owner.
-func (a *admission) Forget(ctx context.Context, name string) (bool, error) {
+// forget takes a name away from its owner.
+func (a *admission) forget(ctx context.Context, name string) (bool, error) {
 	if a.owners == nil {
 		return false, nil
 	}

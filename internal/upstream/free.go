@@ -1,4 +1,4 @@
-package hub
+package upstream
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 // errors are only logged.
 func (n *Instances) Free(ctx context.Context, tenant string, clients []string, models, memory bool) {
 	var from []*comfyui.Client
-	switch n.settings().Free {
+	switch n.Settings().Free {
 	case config.FreeAll:
-		from = n.dispatch.Instances.Clients()
+		from = n.Dispatch.Instances.Clients()
 	case config.FreeOwn:
 		for _, id := range clients {
-			from = append(from, n.dispatch.Affinity.WarmFor(tenant, id)...)
+			from = append(from, n.Dispatch.Affinity.WarmFor(tenant, id)...)
 		}
 	case config.FreeOff:
 	}
@@ -26,9 +26,9 @@ func (n *Instances) Free(ctx context.Context, tenant string, clients []string, m
 	for _, c := range from {
 		wait.Go(func() {
 			if err := c.Free(ctx, models, memory); err != nil {
-				n.log().Debug("an instance does not free its memory", "error", err)
+				n.Log().Debug("an instance does not free its memory", "error", err)
 			} else if models {
-				n.dispatch.Instances.Unloaded(c)
+				n.Dispatch.Instances.Unloaded(c)
 			}
 		})
 	}

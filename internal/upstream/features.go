@@ -1,4 +1,4 @@
-package hub
+package upstream
 
 import (
 	"maps"
@@ -12,7 +12,7 @@ import (
 // Features returns the server's feature flags, for GET /features and sockets: what all connected
 // ComfyUIs announce, as far as the hub can keep it, and what the hub itself does.
 func (n *Instances) Features() []byte {
-	agreed := n.dispatch.Instances.Flags()
+	agreed := n.Dispatch.Instances.Flags()
 	flags := pyjson.NewObject(pyjson.Member{Key: "supports_preview_metadata", Value: pyjson.Bool(true)})
 	take := func(name string) {
 		if value, ok := agreed[name]; ok {
@@ -21,7 +21,7 @@ func (n *Instances) Features() []byte {
 		}
 	}
 	take(comfyui.FlagModelTypeTags)
-	flags.Set("max_upload_size", pyjson.Int(n.settings().MaxUpload))
+	flags.Set("max_upload_size", pyjson.Int(n.Settings().MaxUpload))
 	names := slices.Sorted(maps.Keys(agreed))
 	for _, name := range names { // in ComfyUI's order
 		if strings.Contains(name, ".") {

@@ -1,4 +1,4 @@
-package hub
+package upstream
 
 import (
 	"bytes"
@@ -11,12 +11,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/view"
 )
 
-// leftPictures knows which instances hold pictures that nodes have left in their memory. Only the
+// LeftPictures knows which instances hold pictures that nodes have left in their memory. Only the
 // tenant whose job has named a picture may learn where it is.
-type leftPictures struct{ instances tenantlru.Map[string] }
+type LeftPictures struct{ instances tenantlru.Map[string] }
 
-// note notes the pictures that an output of a tenant's job names.
-func (l *leftPictures) note(tenant, instance string, output []byte) {
+// Note notes the pictures that an output of a tenant's job names.
+func (l *LeftPictures) Note(tenant, instance string, output []byte) {
 	if !bytes.Contains(output, []byte(`"http"`)) {
 		return
 	}
@@ -34,7 +34,7 @@ func (l *leftPictures) note(tenant, instance string, output []byte) {
 }
 
 // at returns the instance that holds a tenant's picture, "" if unknown.
-func (l *leftPictures) at(tenant, id string) (instance string) {
+func (l *LeftPictures) at(tenant, id string) (instance string) {
 	l.instances.Read(tenant, id, func(at *string) { instance = *at })
 	return instance
 }
@@ -43,13 +43,13 @@ func (l *leftPictures) at(tenant, id string) (instance string) {
 // are the client ids that the request may come from. Where people log in it is the one on which a
 // job of the viewer's has named the picture, if any: ids can be guessed, and instances are shared.
 func (n *Instances) Holders(v view.Viewer, clients []string, id string) []*comfyui.Client {
-	if !n.insight.SeesAll(v) {
-		if client := n.clients.ByName(n.left.at(v.Tenant, id)); client != nil {
+	if !n.Insight.SeesAll(v) {
+		if client := n.Named.ByName(n.Left.at(v.Tenant, id)); client != nil {
 			return []*comfyui.Client{client}
 		}
 		return nil
 	}
-	all := n.dispatch.Instances.Clients()
+	all := n.Dispatch.Instances.Clients()
 	if first := n.ClientFor(v.Tenant, clients); first != nil {
 		all = slices.Insert(slices.DeleteFunc(all, func(c *comfyui.Client) bool { return c == first }), 0, first)
 	}
