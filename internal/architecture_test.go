@@ -63,7 +63,7 @@ var testHelpers = []string{
 // testsMayImport is what tests may import besides, and nothing else of the
 // package: those of the hub drive it over HTTP.
 var testsMayImport = map[string][]string{
-	"internal/api/page": {"internal/aiohttp"}, "internal/hub": {"internal/a1111", "internal/api", "internal/egress", "internal/refusal", "internal/rules"}, "internal/shell": {"internal/api", "internal/config", "internal/hub"},
+	"internal/api/page": {"internal/aiohttp"}, "internal/hub": {"internal/a1111", "internal/api", "internal/egress", "internal/pyjson", "internal/refusal", "internal/rules"}, "internal/shell": {"internal/api", "internal/config", "internal/hub"},
 	"internal/api/mount": {"internal/aiohttp", "internal/config"}, "internal/api/comfy": {"internal/api/mount", "internal/hub"},
 	"internal/facade": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"}, "internal/overflow": {"internal/comfyui"},
 	"internal/a1111": {"internal/comfyui", "internal/job"}, "comfysim": {"internal/comfyui"},

@@ -101,7 +101,7 @@ func (h *Hub) follows() (boot string, keys []string) {
 	if h.running == nil {
 		return "", nil
 	}
-	dispatcher := reflect.ValueOf(h.running).Elem().FieldByName("dispatch").Elem()
+	dispatcher := reflect.ValueOf(h.running).Elem().FieldByName("Dispatch").Elem()
 	for _, key := range dispatcher.FieldByName("Runs").Elem().FieldByName("byJob").MapKeys() {
 		keys = append(keys, key.String())
 	}
