@@ -44,7 +44,7 @@ func serveTrash(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		}
 		limit = n
 	}
-	newest, all, err := h.Store.Trash(r.Context(), query.Get("tenant"), limit)
+	newest, all, err := files.NewTrash(h.Store).List(r.Context(), query.Get("tenant"), limit)
 	if err != nil {
 		return unavailable(err)
 	}
@@ -61,7 +61,7 @@ func serveTakeBack(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	if query.Get("tenant") == "" || query.Get("id") == "" {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("give tenant=NAME and id=ID")}
 	}
-	back, err := h.Store.TakeBack(r.Context(), query.Get("tenant"), query.Get("id"))
+	back, err := files.NewTrash(h.Store).TakeBack(r.Context(), query.Get("tenant"), query.Get("id"))
 	switch {
 	case errors.Is(err, files.ErrNotInTrash):
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}

@@ -16,11 +16,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
+// Files are the tenants' files.
+type Files interface {
+	Resolver
+	List(ctx context.Context, tenant, typ, subfolder string) ([]files.Entry, error)
+}
+
 // Classes are the fleet's node classes, and what each of their inputs may be.
 type Classes struct {
 	Inventory *Inventory
 	dispatch  *dispatch.Dispatcher
-	store     *files.Store
+	store     Files
 	// age is how old the answer about one class may be, see Settings.CatalogAge.
 	age       func() time.Duration
 	Beginning *beginning
@@ -28,7 +34,7 @@ type Classes struct {
 
 // NewClasses makes the classes from what each instance can run. since is when the hub began to
 // serve.
-func NewClasses(known *Inventory, registry *fleet.Registry, d *dispatch.Dispatcher, store *files.Store, looked <-chan struct{}, settings func() *config.Settings, since func() time.Time) *Classes {
+func NewClasses(known *Inventory, registry *fleet.Registry, d *dispatch.Dispatcher, store Files, looked <-chan struct{}, settings func() *config.Settings, since func() time.Time) *Classes {
 	return &Classes{
 		Inventory: known, dispatch: d, store: store, age: func() time.Duration { return settings().CatalogAge },
 		Beginning: &beginning{fleet: registry, dispatch: d, settings: settings, since: since, looked: looked, waiting: waiters{of: map[string]int{}}},

@@ -9,9 +9,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
+// Resolver finds a tenant's file by its name.
+type Resolver interface {
+	Resolve(ctx context.Context, tenant string, ref job.FileRef) (files.Entry, error)
+}
+
 // Lookup knows which of a tenant's files the hub has, for the duration of one request.
 type Lookup struct {
-	Store  *files.Store
+	Store  Resolver
 	Ctx    context.Context
 	Tenant string
 	Known  map[job.FileRef]bool

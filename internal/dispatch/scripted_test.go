@@ -143,7 +143,7 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 	connected := comfyui.NewClients()
 	storage := must(files.OpenStorage(t.Context(), b.storage))
 	b.store = files.New(db, storage, files.Options{SpoolDir: t.TempDir(), Logger: log})
-	require.NoError(t, b.store.CheckShared(t.Context(), "hub"))
+	require.NoError(t, files.NewSharing(db, storage).Check(t.Context(), "hub"))
 	watching, unwatch := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
 	watch.Go(func() {

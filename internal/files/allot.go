@@ -17,16 +17,8 @@ const rememberSources = 30 * 24 * time.Hour
 // that is going on or was lost.
 const longestRun = 24 * time.Hour
 
-// AllotOutput is AllotOutputs for one file.
-func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (job.FileRef, error) {
-	refs, err := s.AllotOutputs(ctx, tenant, []Source{src})
-	if err != nil {
-		return job.FileRef{}, err
-	}
-	return refs[0], nil
-}
-
-// AllotOutputs gives files that an instance made their names at the hub and returns these in order.
+// AllotOutputs gives files that an instance made their names at the hub and returns these in order,
+// with what is known about the files: the hub may have the bytes of some.
 // A file that turns up again keeps its name; a new one keeps the name it has on its instance if
 // that is free, else it gets the next number of its prefix, or " (1)" if it has no counter. Files
 // that are allotted together keep their distances. When AllotOutputs returns, the names are written
@@ -34,15 +26,8 @@ func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (job
 // forgotten it: the storage grants the numbers, and ErrStorage says that it cannot be asked.
 //
 // All sources of a call are from one instance and boot. Those that are not [Source.Viewable] keep
-// their names and get no entry.
-func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, error) {
-	refs, _, err := s.allotOutputs(ctx, tenant, sources)
-	return refs, err
-}
-
-// allotOutputs is AllotOutputs, and also returns what is known about the files: the hub may have
-// the bytes of some. A file that got no entry has the zero one.
-func (s *Store) allotOutputs(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, []Entry, error) {
+// their names and get no entry, which is then the zero one.
+func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, []Entry, error) {
 	refs := make([]job.FileRef, len(sources))
 	var args []any
 	at := map[string]int{}        // source id -> place in the reply
@@ -70,10 +55,10 @@ func (s *Store) allotOutputs(ctx context.Context, tenant string, sources []Sourc
 		e.raw, e.plain = entry, true
 		entries[id] = e
 		if len(args) == 0 {
-			args = append(args, s.knownKey(tenant, src), rememberSources.Milliseconds(), tenant, longestRun.Milliseconds(),
+			args = append(args, s.keys.known(tenant, src), rememberSources.Milliseconds(), tenant, longestRun.Milliseconds(),
 				flag(!s.db.Embedded()))
 		}
-		args = append(args, s.folderKey(tenant, p), s.numbersKey(tenant, p), s.foldersKey(tenant, p.typ), p.typ, p.dir, id, p.name)
+		args = append(args, s.keys.folder(tenant, p), s.keys.numbers(tenant, p), s.keys.folders(tenant, p.typ), p.typ, p.dir, id, p.name)
 		if n, ok := parseNumbered(p.name); ok {
 			args = append(args, n.prefix, strconv.FormatInt(n.number, 10), strconv.Itoa(n.width), n.suffix)
 		} else {
@@ -132,7 +117,7 @@ func (s *Store) allot(ctx context.Context, tenant string, args []any) ([]string,
 		if err != nil {
 			return nil, err
 		}
-		if err := s.reserve(ctx, tenant, reply[1], blocks, refused); err != nil {
+		if err := s.grants.reserve(ctx, tenant, reply[1], blocks, refused); err != nil {
 			return nil, err
 		}
 	}
@@ -184,7 +169,7 @@ func (s *Store) SetStored(ctx context.Context, tenant string, e Entry, c Copied)
 		if !c.Began.IsZero() {
 			began = strconv.FormatInt(s.db.Clock().Now().Add(-time.Since(c.Began)).UnixMilli(), 10)
 		}
-		reply, err := s.db.Run(ctx, replaceScript, s.folderKey(tenant, p), p.name, e.raw, raw, tenant, p.typ, p.dir,
+		reply, err := s.db.Run(ctx, replaceScript, s.keys.folder(tenant, p), p.name, e.raw, raw, tenant, p.typ, p.dir,
 			began, youngFor.Milliseconds())
 		if err != nil {
 			return Entry{}, fmt.Errorf("files: store an output: %w", err)

@@ -106,7 +106,8 @@ func TestAllot(t *testing.T) {
 		redistest.Each(t, func(t *testing.T, db *redis.DB) {
 			s := newStore(t, db)
 			for _, step := range steps {
-				refs := must(s.AllotOutputs(t.Context(), tenant, step.sources))
+				refs, _, err := s.AllotOutputs(t.Context(), tenant, step.sources)
+				require.NoError(t, err)
 				var got []string
 				for i, ref := range refs {
 					got = append(got, ref.Filename)
@@ -140,7 +141,7 @@ func TestAllotKeepsFoldersAndTenantsApart(t *testing.T) {
 		}
 		_, err := s.Resolve(t.Context(), "t2", job.FileRef{Type: job.TypeOutput, Subfolder: "sub", Filename: "x_00001_.png"})
 		require.ErrorIs(t, err, ErrNotFound)
-		require.Equal(t, []string{"", "sub"}, must(s.Folders(t.Context(), "t1", job.TypeOutput)))
+		require.Equal(t, []string{"", "sub"}, s.folders(t, "t1"))
 	})
 }
 
@@ -165,8 +166,8 @@ func TestAllotForgetsRemoved(t *testing.T) {
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{first, output("never")}))
 		_, err := s.Resolve(t.Context(), tenant, first)
 		require.ErrorIs(t, err, ErrNotFound)
-		require.Empty(t, must(s.Folders(t.Context(), tenant, job.TypeOutput)))
-		require.Zero(t, must(db.Client().HLen(t.Context(), s.knownKey(tenant, made("a", "", ""))).Result()), "what is removed takes no memory")
+		require.Empty(t, s.folders(t, tenant))
+		require.Zero(t, must(db.Client().HLen(t.Context(), s.keys.known(tenant, made("a", "", ""))).Result()), "what is removed takes no memory")
 		require.Equal(t, first, must(s.AllotOutput(t.Context(), tenant, made("a", "x_00001_.png", "1"))), "its own name is free again")
 	})
 }
@@ -186,7 +187,7 @@ func TestAllotConcurrently(t *testing.T) {
 						made(fmt.Sprint(i), fmt.Sprintf("ComfyUI_%05d_.png", 2*n+1), fmt.Sprint(n)),
 						made(fmt.Sprint(i), fmt.Sprintf("ComfyUI_%05d_.png", 2*n+2), fmt.Sprint(n)),
 					}
-					refs, err := s.AllotOutputs(t.Context(), tenant, sources)
+					refs, _, err := s.AllotOutputs(t.Context(), tenant, sources)
 					if err != nil {
 						t.Error(err)
 						return
@@ -209,7 +210,7 @@ func TestAllotConcurrently(t *testing.T) {
 
 func TestAllotRefusesMixedInstances(t *testing.T) {
 	s := parallelStore(t)
-	_, err := s.AllotOutputs(t.Context(), tenant, []Source{made("a", "x", "1"), made("b", "y", "1")})
+	_, _, err := s.AllotOutputs(t.Context(), tenant, []Source{made("a", "x", "1"), made("b", "y", "1")})
 	require.Error(t, err)
 }
 

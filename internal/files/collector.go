@@ -225,7 +225,7 @@ func (c *Collector) copy(ctx context.Context, key flightKey, e Entry, o *opened)
 
 // setOld is SetStored for a blob that took so long that a sweep may have deleted it.
 func (c *Collector) setOld(ctx context.Context, tenant string, e Entry, copied Copied) (Entry, error) {
-	if err := c.store.hold(ctx, copied.Key); err != nil {
+	if err := c.store.blobs.hold(ctx, copied.Key); err != nil {
 		return Entry{}, err
 	}
 	if _, err := c.store.storage.Stat(ctx, copied.Key); errors.Is(err, ErrGone) {

@@ -91,7 +91,7 @@ func TestCollectOnce(t *testing.T) {
 	close(go_)
 	wg.Wait()
 	require.Equal(t, 1, i.fetches)
-	require.Len(t, s.blobs(t), 1)
+	require.Len(t, s.blobKeys(t), 1)
 }
 
 func TestCollectGivenUpByAll(t *testing.T) {
@@ -136,7 +136,7 @@ func TestCollectFailures(t *testing.T) {
 		_, err := collector.Collect(t.Context(), tenant, ref)
 		require.ErrorIs(t, err, c.want)
 		require.False(t, must(s.Resolve(t.Context(), tenant, ref)).Stored(), "part of a file is no file")
-		require.Empty(t, s.blobs(t))
+		require.Empty(t, s.blobKeys(t))
 		i.hook = nil
 		_, err = collector.Collect(t.Context(), tenant, ref)
 		require.NoError(t, err, "the next try is a new one")
@@ -162,7 +162,7 @@ func TestCollectOnTwoHubs(t *testing.T) {
 				return 0, io.EOF
 			}), r.Body))
 		}
-		require.Equal(t, []string{must(slow.Collect(t.Context(), tenant, ref)).Key}, s.blobs(t), "the superfluous copy is deleted")
+		require.Equal(t, []string{must(slow.Collect(t.Context(), tenant, ref)).Key}, s.blobKeys(t), "the superfluous copy is deleted")
 		require.Equal(t, "picture", s.mustRead(t, ref))
 	})
 }
@@ -176,7 +176,7 @@ func TestSetStoredOfALostName(t *testing.T) {
 		i := newInstance()
 		ref := allotted(t, s, i, "x_00001_.png", "picture")
 		e := must(s.Resolve(t.Context(), tenant, ref))
-		require.NoError(t, s.hold(t.Context(), "output/ab/abc"))
+		require.NoError(t, s.blobs.hold(t.Context(), "output/ab/abc"))
 		must(s.Upload(t.Context(), tenant, ref, true, bytes.NewReader(nil)))
 		_, err := s.SetStored(t.Context(), tenant, e, Copied{Key: "output/ab/abc", Size: 1})
 		require.ErrorIs(t, err, ErrNotFound, "the upload has the name now")
@@ -211,7 +211,7 @@ func TestSetStoredWithoutHold(t *testing.T) {
 					require.Equal(t, "ok", must(s.db.Run(t.Context(), doomScript, key, doomFor.Milliseconds()))[0])
 				}
 				if c.held {
-					require.NoError(t, s.hold(t.Context(), key))
+					require.NoError(t, s.blobs.hold(t.Context(), key))
 				}
 				_, err := s.SetStored(t.Context(), tenant, e, Copied{Key: key, Size: 7, Began: time.Now().Add(-c.age)})
 				require.ErrorIs(t, err, c.want)

@@ -17,7 +17,7 @@
 //
 //   - Bytes first, then the name. A blob is complete before an entry points to
 //     it, so a visible file is never broken; what a death leaves behind is a blob
-//     without a name, which [Store.Sweep] removes.
+//     without a name, which [Retention.Sweep] removes.
 //   - A blob is held before it is written and counted while it is named. Sweep
 //     takes neither the held nor the counted, so it cannot race an upload.
 //   - A name is allotted in one script. Two instances that both made

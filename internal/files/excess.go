@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // Excess is how a tenant's outputs take up too much.
@@ -26,8 +27,8 @@ type share struct {
 // Excess returns what must go so that all outputs take up at most size bytes, and those of each
 // tenant at most own; 0 means no bound. The tenants with the most pay. It looks at a limited number
 // of files, so one call may not be enough.
-func (s *Store) Excess(ctx context.Context, size, own int64) ([]Excess, error) {
-	shares, err := s.sharesIn(ctx, s.sharesKey())
+func (r *Retention) Excess(ctx context.Context, size, own int64) ([]Excess, error) {
+	shares, err := sharesIn(ctx, r.store.db, r.store.keys.shares())
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (s *Store) Excess(ctx context.Context, size, own int64) ([]Excess, error) {
 		if sh.bytes <= level {
 			break
 		}
-		until, err := s.excessOf(ctx, sh.tenant, sh.bytes-level)
+		until, err := r.excessOf(ctx, sh.tenant, sh.bytes-level)
 		if err != nil {
 			return nil, err
 		}
@@ -53,6 +54,20 @@ func (s *Store) Excess(ctx context.Context, size, own int64) ([]Excess, error) {
 		}
 	}
 	return all, nil
+}
+
+// sharesIn reads how much tenants take up, the largest first.
+func sharesIn(ctx context.Context, db *redis.DB, key string) ([]share, error) {
+	ranked, err := db.Client().ZRevRangeWithScores(ctx, key, 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("files: shares: %w", err)
+	}
+	shares := make([]share, len(ranked))
+	for n, z := range ranked {
+		tenant, _ := z.Member.(string)
+		shares[n] = share{tenant: tenant, bytes: int64(z.Score)}
+	}
+	return shares, nil
 }
 
 // levelOf returns the level that no share may exceed so that all of them, given largest first, add
@@ -79,9 +94,9 @@ func levelOf(shares []share, size int64) (level int64, over bool) {
 
 // excessOf returns the last use up to which a tenant's outputs must go so that they take up bytes
 // less.
-func (s *Store) excessOf(ctx context.Context, tenant string, bytes int64) (until time.Time, err error) {
+func (r *Retention) excessOf(ctx context.Context, tenant string, bytes int64) (until time.Time, err error) {
 	for at := int64(0); bytes > 0 && at < expireMost; at += expireBatch {
-		oldest, err := s.db.Client().ZRangeWithScores(ctx, s.ownKey(tenant), at, at+expireBatch-1).Result()
+		oldest, err := r.store.db.Client().ZRangeWithScores(ctx, r.store.keys.outputs(tenant), at, at+expireBatch-1).Result()
 		if err != nil {
 			return time.Time{}, fmt.Errorf("files: excess: %w", err)
 		}
@@ -94,7 +109,7 @@ func (s *Store) excessOf(ctx context.Context, tenant string, bytes int64) (until
 			if err != nil {
 				return time.Time{}, err
 			}
-			e, err := s.resolve(ctx, tenant, p)
+			e, err := r.store.resolve(ctx, tenant, p)
 			if err != nil && !errors.Is(err, ErrNotFound) {
 				return time.Time{}, err
 			}
@@ -111,14 +126,14 @@ func (s *Store) excessOf(ctx context.Context, tenant string, bytes int64) (until
 
 // Adopt counts outputs that hubs before this version have made toward their tenants. It may be run
 // at any time.
-func (s *Store) Adopt(ctx context.Context) error {
-	scan := s.db.Client().ZScan(ctx, s.usedKey(job.TypeOutput), 0, "", expireBatch).Iterator()
+func (r *Retention) Adopt(ctx context.Context) error {
+	scan := r.store.db.Client().ZScan(ctx, r.store.keys.used(job.TypeOutput), 0, "", expireBatch).Iterator()
 	var args []any
 	flush := func() error {
 		if len(args) == 0 {
 			return nil
 		}
-		_, err := s.db.Run(ctx, adoptScript, args...)
+		_, err := r.store.db.Run(ctx, adoptScript, args...)
 		args = nil
 		if err != nil {
 			return fmt.Errorf("files: adopt: %w", err)
@@ -134,7 +149,7 @@ func (s *Store) Adopt(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		args = append(args, tenant, p.typ, p.dir, p.name, s.folderKey(tenant, p))
+		args = append(args, tenant, p.typ, p.dir, p.name, r.store.keys.folder(tenant, p))
 		if len(args) >= 5*expireBatch {
 			if err := flush(); err != nil {
 				return err

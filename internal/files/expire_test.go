@@ -59,30 +59,30 @@ func TestExpireOutputs(t *testing.T) {
 		out := func(n int) job.FileRef {
 			return job.FileRef{Type: job.TypeOutput, Filename: fmt.Sprintf("x_%05d_.png", n)}
 		}
-		swept := must(s.Expire(ctx, job.TypeOutput, time.Now(), keep(nil)))
+		swept := must(NewRetention(s).Expire(ctx, job.TypeOutput, time.Now(), keep(nil)))
 		require.Zero(t, swept.Files, "their runs go on")
 
 		s.ends(t, minute(0), out(0), out(1), out(3))
 		s.ends(t, minute(5), out(1), out(4)) // a cached run
 		pinned := must(s.Pin(ctx, tenant, []job.FileRef{out(3)}))
 		s.ends(t, minute(0), out(3)) // as if it had been pinned long ago
-		s.letGo(t, s.blobs(t)...)
+		s.letGo(t, s.blobKeys(t)...)
 		kept := map[string]bool{pinned.Keys()[0]: true}
 
-		swept = must(s.Expire(ctx, job.TypeOutput, minute(-1), keep(kept)))
+		swept = must(NewRetention(s).Expire(ctx, job.TypeOutput, minute(-1), keep(kept)))
 		require.Zero(t, swept.Files)
-		swept = must(s.Expire(ctx, job.TypeOutput, minute(1), keep(kept)))
+		swept = must(NewRetention(s).Expire(ctx, job.TypeOutput, minute(1), keep(kept)))
 		require.Equal(t, Swept{Files: 1, Bytes: 10}, swept)
 		_, err := s.Resolve(ctx, tenant, out(0))
 		require.ErrorIs(t, err, ErrNotFound)
-		require.Len(t, s.blobs(t), 4, "its bytes are gone, too")
+		require.Len(t, s.blobKeys(t), 4, "its bytes are gone, too")
 		for _, n := range []int{1, 2, 3, 4} {
 			require.Len(t, s.mustRead(t, out(n)), 10, n)
 		}
 		// The pinned file counted as used when it was checked.
-		swept = must(s.Expire(ctx, job.TypeOutput, minute(1), keep(nil)))
+		swept = must(NewRetention(s).Expire(ctx, job.TypeOutput, minute(1), keep(nil)))
 		require.Zero(t, swept.Files)
-		swept = must(s.Expire(ctx, job.TypeOutput, minute(5), keep(nil)))
+		swept = must(NewRetention(s).Expire(ctx, job.TypeOutput, minute(5), keep(nil)))
 		require.Equal(t, 2, swept.Files)
 		require.ElementsMatch(t, []string{"x_00002_.png", "x_00003_.png"}, s.names(t, job.TypeOutput))
 
@@ -99,15 +99,15 @@ func TestExpireInputs(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			s.mustUpload(t, input(name), name)
 		}
-		s.letGo(t, s.blobs(t)...)
-		require.NoError(t, s.db.Client().Do(ctx, "ZADD", s.usedKey(job.TypeInput), minute(0).UnixMilli(), redis.Pack(tenant, job.TypeInput, "", "a"),
+		s.letGo(t, s.blobKeys(t)...)
+		require.NoError(t, s.db.Client().Do(ctx, "ZADD", s.keys.used(job.TypeInput), minute(0).UnixMilli(), redis.Pack(tenant, job.TypeInput, "", "a"),
 			minute(0).UnixMilli(), redis.Pack(tenant, job.TypeInput, "", "b"), minute(0).UnixMilli(), redis.Pack(tenant, job.TypeInput, "", "c")).Err())
 		// Uploaded again, and used by a job.
 		require.Equal(t, "b", s.mustUpload(t, input("b"), "b").Filename)
 		must(s.Pin(ctx, tenant, []job.FileRef{input("c")}))
-		must(s.Expire(ctx, job.TypeOutput, minute(1), keep(nil)))
+		must(NewRetention(s).Expire(ctx, job.TypeOutput, minute(1), keep(nil)))
 		require.ElementsMatch(t, []string{"a", "b", "c"}, s.names(t, job.TypeInput), "inputs are no outputs")
-		require.Equal(t, Swept{Files: 1, Bytes: 1}, must(s.Expire(ctx, job.TypeInput, minute(1), keep(nil))))
+		require.Equal(t, Swept{Files: 1, Bytes: 1}, must(NewRetention(s).Expire(ctx, job.TypeInput, minute(1), keep(nil))))
 		require.ElementsMatch(t, []string{"b", "c"}, s.names(t, job.TypeInput))
 	})
 }
@@ -123,7 +123,7 @@ func TestExcess(t *testing.T) {
 		}
 		s.mustUpload(t, input("a"), strings.Repeat("a", 5000))
 		excess := func(size int64) time.Time {
-			excess := must(s.Excess(ctx, max(size, 1), 0))
+			excess := must(NewRetention(s).Excess(ctx, max(size, 1), 0))
 			if len(excess) == 0 {
 				return time.Time{}
 			}
@@ -136,8 +136,8 @@ func TestExcess(t *testing.T) {
 		require.Equal(t, minute(0), excess(300))
 		require.Equal(t, minute(1), excess(299))
 		require.Equal(t, minute(3), excess(0))
-		s.letGo(t, s.blobs(t)...)
-		require.Equal(t, Swept{Files: 2, Bytes: 200}, must(s.Expire(ctx, job.TypeOutput, excess(250), keep(nil))))
+		s.letGo(t, s.blobKeys(t)...)
+		require.Equal(t, Swept{Files: 2, Bytes: 200}, must(NewRetention(s).Expire(ctx, job.TypeOutput, excess(250), keep(nil))))
 		require.Zero(t, excess(250))
 		// A file that an upload replaces, or that is removed, no longer takes up room.
 		must(s.Upload(ctx, tenant, refs[2], true, strings.NewReader("new")))
@@ -154,7 +154,7 @@ func TestExpireWithoutPins(t *testing.T) {
 		ref := s.output(t, i, newCollector(t, s, i), "x_00001_.png", 1)
 		s.ends(t, minute(0), ref)
 		away := errors.New("away")
-		_, err := s.Expire(t.Context(), job.TypeOutput, minute(1), func(context.Context) (map[string]bool, error) { return nil, away })
+		_, err := NewRetention(s).Expire(t.Context(), job.TypeOutput, minute(1), func(context.Context) (map[string]bool, error) { return nil, away })
 		require.ErrorIs(t, err, away)
 		require.Equal(t, "x", s.mustRead(t, ref))
 	})
@@ -162,7 +162,7 @@ func TestExpireWithoutPins(t *testing.T) {
 
 func TestLead(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		lead := func(hub, duty string) bool { return must(s.Lead(t.Context(), duty, hub, time.Hour)) }
+		lead := func(hub, duty string) bool { return must(s.sharing().Lead(t.Context(), duty, hub, time.Hour)) }
 		require.True(t, lead("one", "house"))
 		require.False(t, lead("two", "house"))
 		require.True(t, lead("one", "house"), "it keeps it")
@@ -214,7 +214,7 @@ func (s *Store) outputOf(t *testing.T, i *instance, c *Collector, owner, name st
 
 func (s *Store) shareOf(t *testing.T, owner string) int64 {
 	t.Helper()
-	bytes, err := s.db.Client().ZScore(t.Context(), s.sharesKey(), owner).Result()
+	bytes, err := s.db.Client().ZScore(t.Context(), s.keys.shares(), owner).Result()
 	if err != nil {
 		require.ErrorIs(t, err, redis.Nil)
 	}
@@ -230,20 +230,20 @@ func TestExcessIsThatOfTheLargest(t *testing.T) {
 		for n := range 5 {
 			s.outputOf(t, i, c, "large", fmt.Sprintf("l_%05d_.png", n), 100, n+1)
 		}
-		s.letGo(t, s.blobs(t)...)
+		s.letGo(t, s.blobKeys(t)...)
 		for name, excess := range map[string]func() ([]Excess, error){
-			"of all":      func() ([]Excess, error) { return s.Excess(ctx, 400, 0) },
-			"of a tenant": func() ([]Excess, error) { return s.Excess(ctx, 0, 300) },
-			"of both":     func() ([]Excess, error) { return s.Excess(ctx, 500, 300) },
+			"of all":      func() ([]Excess, error) { return NewRetention(s).Excess(ctx, 400, 0) },
+			"of a tenant": func() ([]Excess, error) { return NewRetention(s).Excess(ctx, 0, 300) },
+			"of both":     func() ([]Excess, error) { return NewRetention(s).Excess(ctx, 500, 300) },
 		} {
 			require.Equal(t, []Excess{{Tenant: "large", Until: minute(2)}}, must(excess()), name)
 		}
-		require.Equal(t, Swept{Files: 2, Bytes: 200}, must(s.ExpireOwn(ctx, "large", minute(2), keep(nil))))
+		require.Equal(t, Swept{Files: 2, Bytes: 200}, must(NewRetention(s).ExpireOwn(ctx, "large", minute(2), keep(nil))))
 		require.Equal(t, int64(300), s.shareOf(t, "large"))
 		require.Equal(t, int64(100), s.shareOf(t, "small"))
-		require.Empty(t, must(s.Excess(ctx, 400, 300)))
-		must(s.ExpireOwn(ctx, "large", minute(9), keep(nil)))
-		require.Zero(t, must(s.db.Client().Exists(ctx, s.ownKey("large")).Result()))
+		require.Empty(t, must(NewRetention(s).Excess(ctx, 400, 300)))
+		must(NewRetention(s).ExpireOwn(ctx, "large", minute(9), keep(nil)))
+		require.Zero(t, must(s.db.Client().Exists(ctx, s.keys.outputs("large")).Result()))
 		require.Zero(t, s.shareOf(t, "large"))
 	})
 }
@@ -256,11 +256,11 @@ func TestAdopt(t *testing.T) {
 		for n := range 3 {
 			s.outputOf(t, i, c, "ann", fmt.Sprintf("x_%05d_.png", n), 100, n)
 		}
-		require.NoError(t, s.db.Client().Del(ctx, s.ownKey("ann"), s.sharesKey()).Err())
+		require.NoError(t, s.db.Client().Del(ctx, s.keys.outputs("ann"), s.keys.shares()).Err())
 		for range 2 {
-			require.NoError(t, s.Adopt(ctx))
+			require.NoError(t, NewRetention(s).Adopt(ctx))
 			require.Equal(t, int64(300), s.shareOf(t, "ann"))
 		}
-		require.Equal(t, []Excess{{Tenant: "ann", Until: minute(1)}}, must(s.Excess(ctx, 0, 100)))
+		require.Equal(t, []Excess{{Tenant: "ann", Until: minute(1)}}, must(NewRetention(s).Excess(ctx, 0, 100)))
 	})
 }

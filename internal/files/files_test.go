@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -255,6 +256,24 @@ func objectStore(t testing.TB) string {
 	t.Cleanup(srv.Close)
 	return "s3://bucket?endpoint=" + srv.URL
 }
+
+// AllotOutput is AllotOutputs for one file.
+func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (job.FileRef, error) {
+	refs, _, err := s.AllotOutputs(ctx, tenant, []Source{src})
+	if err != nil {
+		return job.FileRef{}, err
+	}
+	return refs[0], nil
+}
+
+// folders returns the subfolders in which a tenant has outputs.
+func (s *Store) folders(t testing.TB, tenant string) []string {
+	t.Helper()
+	return slices.Sorted(slices.Values(must(s.db.Client().SMembers(t.Context(), s.keys.folders(tenant, job.TypeOutput)).Result())))
+}
+
+// sharing is the store's hub among the others.
+func (s *Store) sharing() *Sharing { return NewSharing(s.db, s.storage) }
 
 // eachStore runs a test on every kind of Redis with a folder, and with an
 // object store.

@@ -26,14 +26,14 @@ const (
 )
 
 // Behind puts a gate in front of the storage. It must be called before the first request.
-func (s *Storage) Behind(g Gate) { s.gate = g }
+func (s *Storage) Behind(g Gate) { s.backend.gate = g }
 
 // pass asks the gate, if there is one.
-func (s *Storage) pass(ctx context.Context, step Step, bytes int) error {
-	if s.gate == nil {
+func (g Gate) pass(ctx context.Context, step Step, bytes int) error {
+	if g == nil {
 		return nil
 	}
-	return s.gate(ctx, step, bytes)
+	return g(ctx, step, bytes)
 }
 
 // gated is a reader or a writer of one blob, behind the gate.
@@ -41,9 +41,9 @@ type gated struct {
 	io.ReadCloser
 	io.Writer
 
-	storage *Storage
-	ctx     context.Context
-	size    int64 // of the blob that is read
+	gate Gate
+	ctx  context.Context
+	size int64 // of the blob that is read
 }
 
 // Size is that of the whole blob, in bytes.
@@ -51,7 +51,7 @@ func (g gated) Size() int64 { return g.size }
 
 // Read implements [io.Reader].
 func (g gated) Read(p []byte) (int, error) {
-	if err := g.storage.pass(g.ctx, StepRead, len(p)); err != nil {
+	if err := g.gate.pass(g.ctx, StepRead, len(p)); err != nil {
 		return 0, err
 	}
 	return g.ReadCloser.Read(p)
@@ -59,24 +59,24 @@ func (g gated) Read(p []byte) (int, error) {
 
 // Write implements [io.Writer].
 func (g gated) Write(p []byte) (int, error) {
-	if err := g.storage.pass(g.ctx, StepWrite, len(p)); err != nil {
+	if err := g.gate.pass(g.ctx, StepWrite, len(p)); err != nil {
 		return 0, err
 	}
 	return g.Writer.Write(p)
 }
 
 // reader puts a reader behind the gate.
-func (s *Storage) reader(ctx context.Context, r *blob.Reader) io.ReadCloser {
-	if s.gate == nil {
+func (g Gate) reader(ctx context.Context, r *blob.Reader) io.ReadCloser {
+	if g == nil {
 		return r
 	}
-	return gated{ReadCloser: r, storage: s, ctx: ctx, size: r.Size()}
+	return gated{ReadCloser: r, gate: g, ctx: ctx, size: r.Size()}
 }
 
 // writer puts a writer behind the gate.
-func (s *Storage) writer(ctx context.Context, w io.Writer) io.Writer {
-	if s.gate == nil {
+func (g Gate) writer(ctx context.Context, w io.Writer) io.Writer {
+	if g == nil {
 		return w
 	}
-	return gated{Writer: w, storage: s, ctx: ctx}
+	return gated{Writer: w, gate: g, ctx: ctx}
 }

@@ -38,7 +38,7 @@ const (
 // Health is what is known about a storage's state, as of the last check rather than the last
 // request: a name that the storage cannot have does not make it sick.
 type Health struct {
-	storage *Storage
+	backend *backend
 	// doubt holds a token when something has failed since the last look.
 	doubt chan struct{}
 	// looking is the check under way, nil for none. Only Watch uses it.
@@ -58,8 +58,8 @@ type Health struct {
 	kept int
 }
 
-func newHealth(s *Storage) *Health {
-	h := &Health{storage: s, doubt: make(chan struct{}, 1), well: make(chan struct{}), within: answerWithin}
+func newHealth(b *backend) *Health {
+	h := &Health{backend: b, doubt: make(chan struct{}, 1), well: make(chan struct{}), within: answerWithin}
 	close(h.well)
 	return h
 }
@@ -216,10 +216,10 @@ func (h *Health) try(ctx context.Context, trial int64) error {
 	// Where the outputs go. If this hub is killed now, the sweep finds it.
 	key := outputKey(uuid.NewString())
 	from := io.LimitReader(rand.Reader, trial)
-	if _, err := h.storage.put(ctx, key, from, writeOptions{}); err != nil {
+	if _, err := h.backend.put(ctx, key, from, writeOptions{}); err != nil {
 		return err
 	}
-	bucket, err := h.storage.blobs(ctx, StepDelete)
+	bucket, err := h.backend.blobs(ctx, StepDelete)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStorage, err)
 	}
@@ -239,7 +239,7 @@ func (h *Health) checkMark(ctx context.Context) error {
 	h.mu.Lock()
 	want := h.mark
 	h.mu.Unlock()
-	bucket, err := h.storage.blobs(ctx, StepRead)
+	bucket, err := h.backend.blobs(ctx, StepRead)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStorage, err)
 	}

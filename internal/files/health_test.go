@@ -26,12 +26,12 @@ import (
 // watched keeps checking the storage of a store until the test ends.
 func watched(t *testing.T, s *Store) {
 	t.Helper()
-	require.NoError(t, s.CheckShared(t.Context(), "hub"))
-	s.storage.health.trial = 1 // until the first check has been made
+	require.NoError(t, s.sharing().Check(t.Context(), "hub"))
+	s.storage.Health().trial = 1 // until the first check has been made
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		s.storage.health.Watch(ctx, func() *slog.Logger { return slog.New(slog.DiscardHandler) }, func(error) {})
+		s.storage.Health().Watch(ctx, func() *slog.Logger { return slog.New(slog.DiscardHandler) }, func(error) {})
 	})
 	t.Cleanup(func() { stop(); done.Wait() })
 }
@@ -126,19 +126,19 @@ func TestStorageFailsAndWorksAgain(t *testing.T) {
 	}, func(t *testing.T, start func(t *testing.T) (location string, fail, mend func())) {
 		location, fail, mend := start(t)
 		s, i := newStoreAt(t, redistest.Embedded(t), location), newInstance()
-		s.storage.health.within = 2 * time.Second
+		s.storage.Health().within = 2 * time.Second
 		watched(t, s)
 		c := newCollector(t, s, i)
 		transfer := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler))
-		require.Eventually(t, func() bool { return s.storage.health.trialsLeft() == 0 }, time.Minute, time.Millisecond, "the first look")
-		require.NoError(t, s.storage.health.Err())
+		require.Eventually(t, func() bool { return s.storage.Health().trialsLeft() == 0 }, time.Minute, time.Millisecond, "the first look")
+		require.NoError(t, s.storage.Health().Err())
 		ref := allotted(t, s, i, "x_00001_.png", "picture")
 		fail()
 		copied := make(chan error, 1)
 		go func() { copied <- transfer.copy(t.Context(), tenant, ref, Entry{}, nil) }()
-		s.storage.health.doubtful(0) // a hanging one would only be found by the next check, in ten seconds
-		require.Eventually(t, func() bool { return s.storage.health.Err() != nil }, time.Minute, time.Millisecond)
-		require.ErrorIs(t, s.storage.health.Err(), ErrStorage)
+		s.storage.Health().doubtful(0) // a hanging one would only be found by the next check, in ten seconds
+		require.Eventually(t, func() bool { return s.storage.Health().Err() != nil }, time.Minute, time.Millisecond)
+		require.ErrorIs(t, s.storage.Health().Err(), ErrStorage)
 		require.False(t, must(s.Resolve(t.Context(), tenant, ref)).Stored())
 		require.Empty(t, copied)
 		mend()
@@ -148,8 +148,8 @@ func TestStorageFailsAndWorksAgain(t *testing.T) {
 		case <-time.After(time.Minute):
 			require.Fail(t, "the output is not copied though the storage works again")
 		}
-		require.Eventually(t, func() bool { return s.storage.health.Err() == nil }, time.Minute, time.Millisecond)
-		require.Zero(t, s.storage.health.Kept())
+		require.Eventually(t, func() bool { return s.storage.Health().Err() == nil }, time.Minute, time.Millisecond)
+		require.Zero(t, s.storage.Health().Kept())
 		require.Equal(t, "picture", s.mustRead(t, ref))
 	})
 }
@@ -170,7 +170,7 @@ func TestStorageThatComesBackHasLostNoFile(t *testing.T) {
 	s := newStoreAt(t, redistest.Embedded(t), dir)
 	ref := s.mustUpload(t, input("a.png"), "bytes")
 	e := must(s.Resolve(t.Context(), tenant, ref))
-	require.NoError(t, s.CheckShared(t.Context(), "hub"))
+	require.NoError(t, s.sharing().Check(t.Context(), "hub"))
 	for n := range 300 {
 		require.NoError(t, os.Rename(dir, dir+".away"))
 		back := make(chan error, 1)
@@ -197,7 +197,7 @@ func TestMissingStorageIsNoMissingFile(t *testing.T) {
 	s := newStoreAt(t, redistest.Embedded(t), dir)
 	ref := s.mustUpload(t, input("a.png"), "bytes")
 	e := must(s.Resolve(t.Context(), tenant, ref))
-	require.NoError(t, s.CheckShared(t.Context(), "hub"))
+	require.NoError(t, s.sharing().Check(t.Context(), "hub"))
 	_, err := s.storage.Stat(t.Context(), "nothing")
 	require.ErrorIs(t, err, ErrGone)
 	require.NoError(t, os.Rename(dir, dir+".away"))
@@ -210,7 +210,7 @@ func TestMissingStorageIsNoMissingFile(t *testing.T) {
 		require.NotErrorIs(t, err, ErrGone)
 		_, err = s.storage.Write(t.Context(), "content/new", strings.NewReader("lost below the mount"))
 		require.ErrorIs(t, err, ErrStorage)
-		require.ErrorIs(t, s.CheckShared(t.Context(), "hub"), ErrStorage, "it gets no new mark")
+		require.ErrorIs(t, s.sharing().Check(t.Context(), "hub"), ErrStorage, "it gets no new mark")
 		require.Empty(t, must(filepath.Glob(filepath.Join(dir, "*"))), "nothing is written in its place")
 	}
 }
@@ -233,15 +233,15 @@ func TestStorageRefusesOneFile(t *testing.T) {
 	transfer.maxRefused = 2
 	ref := allotted(t, s, i, "x_00001_.png", "a terabyte")
 	require.ErrorIs(t, transfer.copy(t.Context(), tenant, ref, Entry{}, nil), ErrStorage)
-	require.Zero(t, s.storage.health.Kept())
-	require.NoError(t, s.storage.health.try(t.Context(), 1))
+	require.Zero(t, s.storage.Health().Kept())
+	require.NoError(t, s.storage.Health().try(t.Context(), 1))
 	require.NoError(t, transfer.copy(t.Context(), tenant, allotted(t, s, i, "x_00002_.png", "picture"), Entry{}, nil))
 }
 
 // A storage that keeps many finished runs waiting is sick, whatever a check says: every further run
 // would have to wait as well.
 func TestManyKeptOutputs(t *testing.T) {
-	s := parallelStore(t).storage.health
+	s := parallelStore(t).storage.Health()
 	s.keep(maxKept - 1)
 	require.NoError(t, s.Err())
 	s.keep(1)

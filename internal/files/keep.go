@@ -2,22 +2,15 @@ package files
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"path"
 	"strconv"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 )
-
-// holdFor is how long a blob without a name is kept. It covers the writing of the largest upload
-// and the time from a pin to the queue.
-const holdFor = time.Hour
 
 // Upload stores r under the name that ComfyUI would give it and returns that
 // name; the subfolder is echoed as it was sent. Without overwrite, a taken name
@@ -98,10 +91,10 @@ func (u *upload) keep(ctx context.Context, sp *spool, compare string) (job.FileR
 		return job.FileRef{}, err
 	}
 	for try := 0; ; try++ {
-		if err := u.store.hold(ctx, key); err != nil {
+		if err := u.store.blobs.hold(ctx, key); err != nil {
 			return job.FileRef{}, err
 		}
-		if err := u.store.writeContent(ctx, key, sp); err != nil {
+		if err := u.store.blobs.write(ctx, key, sp); err != nil {
 			return job.FileRef{}, err
 		}
 		ref, same, err := u.name(ctx, compare, entry, false)
@@ -132,10 +125,10 @@ func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (nam
 	}
 	limits := u.store.limits(u.tenant)
 	args := []any{
-		u.store.folderKey(u.tenant, u.place), u.store.numbersKey(u.tenant, u.place),
-		u.store.foldersKey(u.tenant, u.place.typ), u.place.dir,
+		u.store.keys.folder(u.tenant, u.place), u.store.keys.numbers(u.tenant, u.place),
+		u.store.keys.folders(u.tenant, u.place.typ), u.place.dir,
 		stem, ext, compare, flag(u.overwrite), n.prefix, number, entry, u.tenant, u.place.typ,
-		limits.Bytes, limits.Files, flag(dry), u.store.grace(),
+		limits.Bytes, limits.Files, flag(dry), u.store.grace.arg(),
 	}
 	reply := []string{"more"}
 	for reply[0] == "more" { // others get their turn in between
@@ -154,58 +147,6 @@ func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (nam
 	ref := u.ref
 	ref.Filename = ref.Filename[:len(ref.Filename)-len(u.place.name)] + reply[1]
 	return ref, reply[0] == "same", nil
-}
-
-// writeContent stores a blob under its content's key unless it is already there. The key must be
-// held.
-func (s *Store) writeContent(ctx context.Context, key string, sp *spool) error {
-	if s.hasContent(ctx, key, sp) {
-		return nil
-	}
-	_, err := s.storage.Write(ctx, key, sp.reader())
-	return err
-}
-
-// hasContent reports whether a blob is there. In a folder its bytes are looked at: a disk that lost
-// power may have kept the size alone, and whoever uploads the file again must not get that.
-func (s *Store) hasContent(ctx context.Context, key string, sp *spool) bool {
-	if s.storage.Remote() {
-		b, err := s.storage.Stat(ctx, key)
-		return err == nil && b.Size == sp.size
-	}
-	body, err := s.storage.OpenSized(ctx, key, sp.size, 0, -1)
-	if err != nil {
-		return false
-	}
-	defer body.Close()
-	hash := sha256.New()
-	_, err = io.Copy(hash, body)
-	return err == nil && hex.EncodeToString(hash.Sum(nil)) == sp.sha256
-}
-
-// hold keeps blobs from being swept for holdFor. It waits while one of them is being deleted.
-func (s *Store) hold(ctx context.Context, keys ...string) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	args := []any{holdFor.Milliseconds()}
-	for _, key := range keys {
-		args = append(args, key)
-	}
-	for {
-		reply, err := s.db.Run(ctx, holdScript, args...)
-		if err != nil {
-			return fmt.Errorf("files: hold: %w", err)
-		}
-		if reply[0] == "ok" {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 func flag(on bool) string {

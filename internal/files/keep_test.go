@@ -226,7 +226,7 @@ func (s *Store) sameNames(t testing.TB, count int) {
 		e := must(Entry{Key: contentKey(hex.EncodeToString(sum[:])), Size: 1, SHA256: hex.EncodeToString(sum[:])}.encode())
 		entries = append(entries, name, e)
 	}
-	require.NoError(t, s.db.Client().HSet(t.Context(), s.folderKey(tenant, p), entries...).Err())
+	require.NoError(t, s.db.Client().HSet(t.Context(), s.keys.folder(tenant, p), entries...).Err())
 }
 
 var reads = regexp.MustCompile(`cmdstat_h(?:get|exists):calls=(\d+)`)

@@ -29,14 +29,14 @@ func isSecret(key string) bool {
 
 // KeyStore is the part of a storage for the hubs' own keys. In a folder, only the hub's user can
 // read its files, whatever the folder allows.
-type KeyStore struct{ storage *Storage }
+type KeyStore struct{ backend *backend }
 
 // KeyStore returns the storage's part for keys.
-func (s *Storage) KeyStore() KeyStore { return KeyStore{s} }
+func (s *Storage) KeyStore() KeyStore { return KeyStore{s.backend} }
 
 // List returns the names of all objects.
 func (k KeyStore) List(ctx context.Context) (names []string, err error) {
-	err = k.storage.list(ctx, secretPrefix, func(b Blob) error {
+	err = k.backend.list(ctx, secretPrefix, func(b Blob) error {
 		names = append(names, strings.TrimPrefix(b.Key, secretPrefix))
 		return nil
 	})
@@ -45,7 +45,7 @@ func (k KeyStore) List(ctx context.Context) (names []string, err error) {
 
 // Read returns an object; found is false if there is none.
 func (k KeyStore) Read(ctx context.Context, name string) (body []byte, found bool, err error) {
-	r, err := k.storage.open(ctx, secretPrefix+name, 0, -1)
+	r, err := k.backend.open(ctx, secretPrefix+name, 0, -1)
 	if errors.Is(err, ErrGone) {
 		return nil, false, nil
 	}
@@ -61,11 +61,11 @@ func (k KeyStore) Read(ctx context.Context, name string) (body []byte, found boo
 
 // Write stores an object, whole or not at all, replacing an older one.
 func (k KeyStore) Write(ctx context.Context, name string, body []byte) error {
-	_, err := k.storage.write(ctx, secretPrefix+name, bytes.NewReader(body), writeOptions{private: true})
+	_, err := k.backend.write(ctx, secretPrefix+name, bytes.NewReader(body), writeOptions{private: true})
 	return err
 }
 
 // Delete removes an object; it is not an error if there is none.
 func (k KeyStore) Delete(ctx context.Context, name string) error {
-	return k.storage.remove(ctx, secretPrefix+name)
+	return k.backend.remove(ctx, secretPrefix+name)
 }

@@ -19,7 +19,7 @@ var errVanished = errors.New("a file has vanished")
 
 // listing passes on the blobs of a storage whose keys begin with a prefix.
 type listing struct {
-	storage *Storage
+	backend *backend
 	prefix  string
 	each    func(Blob) error
 	last    string // the key that was passed on last
@@ -32,14 +32,14 @@ func (l *listing) all(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.storage.failed(ctx, "list", l.prefix, errVanished)
+	return l.backend.failed(ctx, "list", l.prefix, errVanished)
 }
 
 // rest passes on those after the last one.
 func (l *listing) rest(ctx context.Context) error {
-	bucket, err := l.storage.blobs(ctx, StepList)
+	bucket, err := l.backend.blobs(ctx, StepList)
 	if err != nil {
-		return l.storage.failed(ctx, "list", l.prefix, err)
+		return l.backend.failed(ctx, "list", l.prefix, err)
 	}
 	for it := bucket.List(&blob.ListOptions{Prefix: l.prefix}); ; {
 		o, err := it.Next(ctx)
@@ -49,7 +49,7 @@ func (l *listing) rest(ctx context.Context) error {
 		case gcerrors.Code(err) == gcerrors.NotFound:
 			return errVanished
 		case err != nil:
-			return l.storage.failed(ctx, "list", l.prefix, err)
+			return l.backend.failed(ctx, "list", l.prefix, err)
 		case o.Key <= l.last:
 			continue
 		}

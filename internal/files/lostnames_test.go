@@ -35,7 +35,7 @@ func losesWrites(t *testing.T, before func(l *losing)) (l *losing, rewind func()
 	db := redistest.Open(t, server.URL())
 	l = &losing{Store: newStoreAt(t, db, dir), t: t, other: newStoreAt(t, redistest.Open(t, server.URL()), dir)}
 	for _, s := range []*Store{l.Store, l.other} {
-		require.NoError(t, s.Heal(t.Context()))
+		require.NoError(t, s.recovery.Heal(t.Context()))
 	}
 	before(l)
 	back := server.Save()
@@ -60,7 +60,7 @@ func (l *losing) store(name, data string) Entry {
 	e := must(l.Resolve(l.t.Context(), tenant, output(name)))
 	key := outputKey("ab" + name)
 	must(l.storage.Write(l.t.Context(), key, strings.NewReader(data)))
-	require.NoError(l.t, l.hold(l.t.Context(), key))
+	require.NoError(l.t, l.blobs.hold(l.t.Context(), key))
 	e = must(l.SetStored(l.t.Context(), tenant, e, Copied{Key: key, Size: int64(len(data)), SHA256: strings.Repeat("a", 64)}))
 	return e
 }
@@ -113,7 +113,7 @@ func numberedName(n int) string {
 // What a hub has given within the last minute is put back, with all counts.
 func TestLostNamesArePutBack(t *testing.T) {
 	beside.Cases(t, map[string]func(l *losing){
-		"by the look after a restart": func(l *losing) { require.NoError(l.t, l.Heal(l.t.Context())) },
+		"by the look after a restart": func(l *losing) { require.NoError(l.t, l.recovery.Heal(l.t.Context())) },
 		"by the one who asks for it": func(l *losing) {
 			must(l.Resolve(l.t.Context(), tenant, output("x_00001_.png")))
 		},
@@ -160,7 +160,7 @@ func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
 	l, _ := losesWrites(t, func(*losing) {})
 	name := l.allot(l.Store, made("a", "x_00001_.png", "1"))
 	require.NoError(t, l.other.Remove(t.Context(), tenant, []job.FileRef{output(name)}))
-	require.NoError(t, l.Heal(t.Context()))
+	require.NoError(t, l.recovery.Heal(t.Context()))
 	_, err := l.Resolve(t.Context(), tenant, output(name))
 	require.ErrorIs(t, err, ErrNotFound)
 }
@@ -191,7 +191,7 @@ func TestOldBlocksAreSwept(t *testing.T) {
 	require.Len(t, s.stored(t, blockPrefix), 3, "numbers begin at 1")
 	for _, days := range []int{59, 61} {
 		for part := range SweepParts {
-			must(s.Sweep(t.Context(), part, time.Now().AddDate(0, 0, days), 0, func(context.Context) (map[string]bool, error) { return nil, nil }))
+			must(NewRetention(s).Sweep(t.Context(), part, time.Now().AddDate(0, 0, days), 0, func(context.Context) (map[string]bool, error) { return nil, nil }))
 		}
 		if days < 60 {
 			require.Len(t, s.stored(t, blockPrefix), 3)

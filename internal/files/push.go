@@ -104,7 +104,7 @@ func (p *Pusher) push(ctx context.Context, tenant string, pin Pin, to Target) (j
 	if !ok {
 		return job.FileRef{}, ErrGone
 	}
-	d := delivery{store: p.store, pin: pin, to: to, ext: strings.ToLower(path.Ext(own.name))}
+	d := delivery{store: p.store, placed: NewPlaced(p.store.db), pin: pin, to: to, ext: strings.ToLower(path.Ext(own.name))}
 	if p.options.Apart {
 		d.scope = tenant
 	}
@@ -152,9 +152,10 @@ func (p *Pusher) complete(ctx context.Context, tenant string, pin Pin) (Pin, err
 
 // delivery is one input on its way to one instance.
 type delivery struct {
-	store *Store
-	pin   Pin
-	to    Target
+	store  *Store
+	placed Placed
+	pin    Pin
+	to     Target
 	// ext and scope say which other files with the same content may stand in for it: those of its
 	// kind, and, where inputs are kept apart, its tenant's.
 	ext, scope string
@@ -198,7 +199,7 @@ func (d delivery) putByContent(ctx context.Context, at place) (place, error) {
 
 // elsewhere finds the place on the instance where the same bytes were sent under another name.
 func (d delivery) elsewhere(ctx context.Context) (place, bool, error) {
-	at, ok, err := d.store.recallContent(ctx, d.to.Name, d.content())
+	at, ok, err := d.placed.recallContent(ctx, d.to.Name, d.content())
 	if err != nil || !ok {
 		return place{}, false, err
 	}
@@ -207,7 +208,7 @@ func (d delivery) elsewhere(ctx context.Context) (place, bool, error) {
 		return place{}, false, err
 	}
 	// It is not read again: sending costs just as much.
-	k, ok, err := d.store.recall(ctx, d.to.Name, at)
+	k, ok, err := d.placed.recall(ctx, d.to.Name, at)
 	return at, err == nil && ok && d.unchanged(k, info) && k.SHA256 == d.pin.SHA256, err
 }
 
@@ -229,7 +230,7 @@ func (d delivery) same(ctx context.Context, at place, info comfyui.FileInfo) (bo
 	if info.Size >= 0 && info.Size != d.pin.Size {
 		return false, nil
 	}
-	k, ok, err := d.store.recall(ctx, d.to.Name, at)
+	k, ok, err := d.placed.recall(ctx, d.to.Name, at)
 	if err != nil {
 		return false, err
 	}
@@ -240,7 +241,7 @@ func (d delivery) same(ctx context.Context, at place, info comfyui.FileInfo) (bo
 	if err != nil {
 		return false, err
 	}
-	err = d.store.note(ctx, d.to.Name, at, known{ETag: info.ETag, Size: info.Size, Boot: d.to.Boot, SHA256: sum})
+	err = d.placed.note(ctx, d.to.Name, at, known{ETag: info.ETag, Size: info.Size, Boot: d.to.Boot, SHA256: sum})
 	return sum == d.pin.SHA256, err
 }
 
@@ -273,7 +274,7 @@ type storedReader struct {
 func (s storedReader) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = s.storage.failed(s.ctx, "read", s.key, err)
+		err = s.storage.backend.failed(s.ctx, "read", s.key, err)
 	}
 	return n, err
 }
@@ -301,8 +302,8 @@ func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, err
 	if !found || (info.Size >= 0 && info.Size != d.pin.Size) {
 		return false, fmt.Errorf("files: the instance did not keep an input")
 	}
-	if err := d.store.note(ctx, d.to.Name, at, known{ETag: info.ETag, Size: info.Size, Boot: d.to.Boot, SHA256: d.pin.SHA256}); err != nil {
+	if err := d.placed.note(ctx, d.to.Name, at, known{ETag: info.ETag, Size: info.Size, Boot: d.to.Boot, SHA256: d.pin.SHA256}); err != nil {
 		return false, err
 	}
-	return true, d.store.noteContent(ctx, d.to.Name, d.content(), at)
+	return true, d.placed.noteContent(ctx, d.to.Name, d.content(), at)
 }

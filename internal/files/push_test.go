@@ -59,7 +59,7 @@ func TestPush(t *testing.T) {
 			require.Equal(t, 1, i.uploads)
 			require.Zero(t, i.views, "what the hub sent need not be compared")
 			for name, want := range map[string]bool{"a.png": true, "b.png": false} {
-				require.Equal(t, want, must(s.Remembers(t.Context(), to.Name, input(name))), name)
+				require.Equal(t, want, must(NewPlaced(s.db).Remembers(t.Context(), to.Name, input(name))), name)
 			}
 
 			// The hub's file has changed. The file on the instance stays.

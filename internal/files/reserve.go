@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -59,13 +58,19 @@ func blocksOf(reply []string) ([]block, error) {
 	return out, nil
 }
 
+// grants keep one law: the storage grants each number once, whatever Redis has forgotten.
+type grants struct {
+	db      *redis.DB
+	storage *Storage
+}
+
 // reserve asks the storage for blocks of numbers, and notes in Redis which ones it granted. The
 // storage decides, because only it still knows what was given once Redis has lost its last writes.
 // refused counts the refusals of each series: each one makes the next try go twice as far.
-func (s *Store) reserve(ctx context.Context, tenant, epoch string, blocks []block, refused map[block]int) error {
+func (g grants) reserve(ctx context.Context, tenant, epoch string, blocks []block, refused map[block]int) error {
 	args := []any{epoch, rememberBlocks.Milliseconds(), tenant}
 	for _, b := range blocks {
-		granted, err := s.grant(ctx, b.key(tenant), epoch)
+		granted, err := g.grant(ctx, b.key(tenant), epoch)
 		if err != nil {
 			return err
 		}
@@ -78,23 +83,23 @@ func (s *Store) reserve(ctx context.Context, tenant, epoch string, blocks []bloc
 		}
 		args = append(args, b.typ, b.dir, b.series, strconv.FormatInt(b.number, 10), after)
 	}
-	if _, err := s.db.Run(ctx, reserveScript, args...); err != nil {
+	if _, err := g.db.Run(ctx, reserveScript, args...); err != nil {
 		return fmt.Errorf("files: reserve names: %w", err)
 	}
 	return nil
 }
 
 // grant reports whether a block belongs, or now comes to belong, to this epoch.
-func (s *Store) grant(ctx context.Context, key, epoch string) (bool, error) {
+func (g grants) grant(ctx context.Context, key, epoch string) (bool, error) {
 	for {
-		holder, err := s.epochOf(ctx, key)
+		holder, err := g.storage.ownFile(ctx, key, maxEpoch)
 		if err == nil {
 			return holder == epoch, nil
 		}
 		if !errors.Is(err, ErrGone) {
 			return false, err
 		}
-		created, err := s.storage.Create(ctx, key, strings.NewReader(epoch))
+		created, err := g.storage.Create(ctx, key, strings.NewReader(epoch))
 		if created || err != nil {
 			return created, err
 		}
@@ -102,30 +107,16 @@ func (s *Store) grant(ctx context.Context, key, epoch string) (bool, error) {
 	}
 }
 
-// epochOf reads which epoch a block was granted to, or ErrGone.
-func (s *Store) epochOf(ctx context.Context, key string) (string, error) {
-	body, err := s.storage.Open(ctx, key, 0, -1)
-	if err != nil {
-		return "", err
-	}
-	defer body.Close()
-	data, err := io.ReadAll(io.LimitReader(body, maxEpoch))
-	if err != nil {
-		return "", fmt.Errorf("%w: read: %w", ErrStorage, err)
-	}
-	return string(data), nil
-}
-
-// sweepBlocks deletes the blocks of a part of the storage that were granted long ago.
-func (s *Store) sweepBlocks(ctx context.Context, part int, now time.Time) error {
-	if s.db.Embedded() {
+// sweep deletes the blocks of a part of the storage that were granted long ago.
+func (g grants) sweep(ctx context.Context, part int, now time.Time) error {
+	if g.db.Embedded() {
 		return nil // it asks for none
 	}
 	before := now.Add(-keepBlocks)
-	return s.storage.List(ctx, blockPrefix+fmt.Sprintf("%02x/", part), func(b Blob) error {
+	return g.storage.List(ctx, blockPrefix+fmt.Sprintf("%02x/", part), func(b Blob) error {
 		if b.Modified.After(before) {
 			return nil
 		}
-		return s.storage.Delete(ctx, b.Key)
+		return g.storage.Delete(ctx, b.Key)
 	})
 }

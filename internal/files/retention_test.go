@@ -32,8 +32,8 @@ func (s *Store) at(minute int) *Store {
 	return &next
 }
 
-// blobs returns the blobs of files.
-func (s *Store) blobs(t testing.TB) []string {
+// blobKeys returns the keys of the blobs of files.
+func (s *Store) blobKeys(t testing.TB) []string {
 	t.Helper()
 	return slices.DeleteFunc(s.stored(t, ""), func(key string) bool { return strings.HasPrefix(key, blockPrefix) })
 }
@@ -52,7 +52,7 @@ func (s *Store) stored(t testing.TB, prefix string) (keys []string) {
 func (s *Store) sweepAll(t testing.TB, pinned map[string]bool) Swept {
 	t.Helper()
 	parts := map[string]bool{}
-	for _, key := range s.blobs(t) {
+	for _, key := range s.blobKeys(t) {
 		parts[key[strings.IndexByte(key, '/')+1:][:2]] = true
 	}
 	var all Swept
@@ -60,7 +60,7 @@ func (s *Store) sweepAll(t testing.TB, pinned map[string]bool) Swept {
 		if !parts[fmt.Sprintf("%02x", part)] {
 			continue
 		}
-		swept := must(s.Sweep(t.Context(), part, s.now(), 0, keep(pinned)))
+		swept := must(NewRetention(s).Sweep(t.Context(), part, s.now(), 0, keep(pinned)))
 		all.Files += swept.Files
 		all.Bytes += swept.Bytes
 	}
@@ -93,16 +93,16 @@ func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
 
 		sweep := func(pinned map[string]bool) int { return next.sweepAll(t, pinned).Files }
 		require.Zero(t, sweep(nil), "all are held")
-		s.letGo(t, s.blobs(t)...)
+		s.letGo(t, s.blobKeys(t)...)
 		require.Zero(t, s.sweepAll(t, nil).Files, "all are young")
 
 		require.Equal(t, 1, sweep(map[string]bool{pinned.Keys()[0]: true}), "the overwritten one")
 		require.Equal(t, 1, sweep(nil), "the pinned one, once its job has ended")
-		require.Equal(t, []string{contentKey(sum([]byte("shared")))}, s.blobs(t), "b still has it")
+		require.Equal(t, []string{contentKey(sum([]byte("shared")))}, s.blobKeys(t), "b still has it")
 		require.Equal(t, "shared", s.mustRead(t, input("b")))
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{input("b")}))
 		require.Equal(t, 1, sweep(nil))
-		require.Empty(t, s.blobs(t))
+		require.Empty(t, s.blobKeys(t))
 	})
 }
 
@@ -110,7 +110,7 @@ func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
 func TestPinIsSafeUntilTheJobIsQueued(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		s.mustUpload(t, input("a"), "a")
-		s.letGo(t, s.blobs(t)...)
+		s.letGo(t, s.blobKeys(t)...)
 		must(s.Pin(t.Context(), tenant, []job.FileRef{input("a")}))
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{input("a")}))
 		require.Zero(t, s.later(2*time.Hour).sweepAll(t, nil).Files)
@@ -124,8 +124,8 @@ func TestDeathBeforeTheName(t *testing.T) {
 		sp := must(newSpool(t.Context(), s.spool, strings.NewReader("whole"), 0))
 		defer sp.Close()
 		key := contentKey(sp.sha256)
-		require.NoError(t, s.hold(t.Context(), key))
-		require.NoError(t, s.writeContent(t.Context(), key, sp))
+		require.NoError(t, s.blobs.hold(t.Context(), key))
+		require.NoError(t, s.blobs.write(t.Context(), key, sp))
 		// The hub died here. Another hub died while it wrote a temporary file:
 		must(s.storage.Write(t.Context(), key+".17.tmp", strings.NewReader("ha")))
 
@@ -147,7 +147,7 @@ func TestSweepAgainstUploads(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := s.sweep(ctx, key); err != nil && ctx.Err() == nil {
+				if _, err := s.blobs.sweep(ctx, key); err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}
 				// One sweep directly after the other would keep the uploads waiting
@@ -182,19 +182,19 @@ func TestCheckShared(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		ctx, other := t.Context(), newStore(t, db)
 		s := newStoreAt(t, db, objectStore(t))
-		require.NoError(t, s.CheckShared(ctx, "one"))
-		require.NoError(t, s.CheckShared(ctx, "one"), "again")
-		require.NoError(t, s.CheckShared(ctx, "two"))
-		err := other.CheckShared(ctx, "three")
+		require.NoError(t, s.sharing().Check(ctx, "one"))
+		require.NoError(t, s.sharing().Check(ctx, "one"), "again")
+		require.NoError(t, s.sharing().Check(ctx, "two"))
+		err := other.sharing().Check(ctx, "three")
 		require.ErrorIs(t, err, ErrNotShared)
 		require.Regexp(t, "(one|two)", err.Error())
-		require.ErrorIs(t, other.CheckShared(ctx, "two"), ErrNotShared, "one still uses the first storage")
-		require.NoError(t, s.Leave(ctx, "one"))
-		require.NoError(t, other.CheckShared(ctx, "two"), "a hub alone may take another storage")
-		require.ErrorIs(t, s.CheckShared(ctx, "one"), ErrNotShared)
+		require.ErrorIs(t, other.sharing().Check(ctx, "two"), ErrNotShared, "one still uses the first storage")
+		require.NoError(t, s.sharing().Leave(ctx, "one"))
+		require.NoError(t, other.sharing().Check(ctx, "two"), "a hub alone may take another storage")
+		require.ErrorIs(t, s.sharing().Check(ctx, "one"), ErrNotShared)
 		// A hub that was killed is forgotten after a while.
 		require.NoError(t, db.Client().HSet(ctx, db.Key("files", "marks"), "two", "1 another").Err())
-		require.NoError(t, s.CheckShared(ctx, "one"))
+		require.NoError(t, s.sharing().Check(ctx, "one"))
 	})
 }
 
@@ -211,7 +211,7 @@ func TestNamesAreKeptDespiteSkew(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, storage.Close()) })
 	s := New(db, storage, Options{SpoolDir: t.TempDir()})
 	source := made("gpu", "x_00001_.png", "1")
-	first := must(s.AllotOutputs(t.Context(), tenant, []Source{source}))
-	require.Equal(t, first, must(s.AllotOutputs(t.Context(), tenant, []Source{source})))
-	require.WithinDuration(t, time.Now().Add(skew), must(s.Resolve(t.Context(), tenant, first[0])).Created, time.Minute)
+	first := must(s.AllotOutput(t.Context(), tenant, source))
+	require.Equal(t, first, must(s.AllotOutput(t.Context(), tenant, source)))
+	require.WithinDuration(t, time.Now().Add(skew), must(s.Resolve(t.Context(), tenant, first)).Created, time.Minute)
 }

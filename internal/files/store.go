@@ -17,21 +17,22 @@ import (
 
 // Store is the files of all tenants: their names in Redis, their bytes in a storage. It is safe for
 // concurrent use, even by several hubs that share both.
-//
-// Many methods: one method per script on the files' names, which all keep the same counts and
-// index; there is no state to divide.
+// [Retention], [Trash], [Recovery], [Placed] and [Sharing] are about the same files.
 type Store struct {
-	db      *redis.DB
-	storage *Storage
-	spool   string
-	log     *slog.Logger
-	now     func() time.Time
-	limits  func(tenant string) Limits
-	trash   func() time.Duration
-	pushed  func(bytes int64) // to instances
-	fetched func(bytes int64) // from them
-	copies  *copies           // nil with the embedded server
-	heal    *healing
+	db       *redis.DB
+	keys     keys
+	storage  *Storage
+	blobs    blobs
+	grants   grants
+	spool    string
+	log      *slog.Logger
+	now      func() time.Time
+	limits   func(tenant string) Limits
+	grace    grace
+	pushed   func(bytes int64) // to instances
+	fetched  func(bytes int64) // from them
+	copies   *copies           // nil with the embedded server
+	recovery *Recovery
 }
 
 // Options adjust a Store; the zero value is fine.
@@ -61,22 +62,24 @@ type Limits struct {
 
 // New makes a Store. It does not wait for Redis.
 func New(db *redis.DB, storage *Storage, o Options) *Store {
-	s := &Store{db: db, heal: &healing{turn: semaphore.NewWeighted(1)}, storage: storage, spool: o.SpoolDir, log: o.Logger, now: o.Now, limits: o.Limits, trash: o.Trash}
+	s := &Store{
+		db: db, keys: keys{db}, storage: storage, blobs: blobs{db, storage}, grants: grants{db, storage},
+		spool: o.SpoolDir, log: o.Logger, now: o.Now, limits: o.Limits, grace: o.Trash, pushed: o.Pushed, fetched: o.Fetched,
+	}
 	if !db.Embedded() {
 		s.copies = newCopies()
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.pushed, s.fetched = o.Pushed, o.Fetched
 	if s.pushed == nil {
 		s.pushed = func(int64) {}
 	}
 	if s.fetched == nil {
 		s.fetched = func(int64) {}
 	}
-	if s.trash == nil {
-		s.trash = func() time.Duration { return 0 }
+	if s.grace == nil {
+		s.grace = func() time.Duration { return 0 }
 	}
 	if s.limits == nil {
 		s.limits = func(string) Limits { return Limits{} }
@@ -84,8 +87,12 @@ func New(db *redis.DB, storage *Storage, o Options) *Store {
 	if s.now == nil {
 		s.now = db.Clock().Now
 	}
+	s.recovery = &Recovery{db: db, keys: s.keys, blobs: s.blobs, copies: s.copies, log: s.log, turn: semaphore.NewWeighted(1)}
 	return s
 }
+
+// Recovery puts names back that Redis has lost.
+func (s *Store) Recovery() *Recovery { return s.recovery }
 
 // Resolve finds a file by its name, or ErrNotFound.
 func (s *Store) Resolve(ctx context.Context, tenant string, ref job.FileRef) (Entry, error) {
@@ -97,13 +104,13 @@ func (s *Store) Resolve(ctx context.Context, tenant string, ref job.FileRef) (En
 }
 
 func (s *Store) resolve(ctx context.Context, tenant string, p place) (Entry, error) {
-	raw, err := s.db.Client().HGet(ctx, s.folderKey(tenant, p), p.name).Result()
+	raw, err := s.db.Client().HGet(ctx, s.keys.folder(tenant, p), p.name).Result()
 	if errors.Is(err, redis.Nil) && s.copies.has(nameKey{tenant, p}) {
 		// Redis may have lost it, or another hub may have removed it.
-		if err := s.Heal(ctx); err != nil {
+		if err := s.recovery.Heal(ctx); err != nil {
 			return Entry{}, err
 		}
-		raw, err = s.db.Client().HGet(ctx, s.folderKey(tenant, p), p.name).Result()
+		raw, err = s.db.Client().HGet(ctx, s.keys.folder(tenant, p), p.name).Result()
 	}
 	if errors.Is(err, redis.Nil) {
 		return Entry{}, ErrNotFound
@@ -132,7 +139,7 @@ func (s *Store) List(ctx context.Context, tenant, typ, subfolder string) ([]Entr
 	}
 	var entries []Entry
 	// In steps, because a whole folder in one reply would block Redis.
-	scan := s.db.Client().HScan(ctx, s.folderKey(tenant, place{typ: typ, dir: dir}), 0, "", 1000).Iterator()
+	scan := s.db.Client().HScan(ctx, s.keys.folder(tenant, place{typ: typ, dir: dir}), 0, "", 1000).Iterator()
 	for scan.Next(ctx) {
 		p := place{typ: typ, dir: dir, name: scan.Val()}
 		if !scan.Next(ctx) {
@@ -167,25 +174,92 @@ func newestFirst(a, b Entry) int {
 	return 0
 }
 
-// Folders returns the subfolders of a type that have files, in order; "" is the folder of the type
-// itself.
-func (s *Store) Folders(ctx context.Context, tenant, typ string) ([]string, error) {
-	folders, err := s.db.Client().SMembers(ctx, s.foldersKey(tenant, typ)).Result()
-	if err != nil {
-		return nil, fmt.Errorf("files: folders: %w", err)
-	}
-	slices.Sort(folders)
-	return folders, nil
-}
-
 // hasFolder reports whether a subfolder has files; the type's own folder always exists.
 func (s *Store) hasFolder(ctx context.Context, tenant string, p place) (bool, error) {
 	if p.dir == "" {
 		return true, nil
 	}
-	ok, err := s.db.Client().SIsMember(ctx, s.foldersKey(tenant, p.typ), p.dir).Result()
+	ok, err := s.db.Client().SIsMember(ctx, s.keys.folders(tenant, p.typ), p.dir).Result()
 	if err != nil {
 		return false, fmt.Errorf("files: folder: %w", err)
 	}
 	return ok, nil
+}
+
+// Remove removes names; it is not an error if one is not there. Outputs stay on their instances,
+// and blobs stay until they are swept, because a job may have them pinned and other names may share
+// them.
+func (s *Store) Remove(ctx context.Context, tenant string, refs []job.FileRef) error {
+	for _, ref := range refs {
+		p, ok := placeOf(ref)
+		if !ok {
+			continue
+		}
+		if _, _, err := s.remove(ctx, tenant, p, removal{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removal says which files may be removed; the zero value says all.
+type removal struct {
+	until  time.Time // last used no later than this
+	spared func(Entry) (bool, error)
+	trash  string // how long the trash keeps them, in the form that scripts take; "" for not at all
+}
+
+// remove removes a name and returns what it stood for; false says that it was spared.
+func (s *Store) remove(ctx context.Context, tenant string, p place, r removal) (Entry, bool, error) {
+	until := ""
+	if !r.until.IsZero() {
+		until = fmt.Sprint(r.until.UnixMilli())
+	}
+	for {
+		e, err := s.resolve(ctx, tenant, p)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return Entry{}, false, err
+		}
+		if err == nil && r.spared != nil {
+			if spared, err := r.spared(e); err != nil || spared {
+				return Entry{}, false, err
+			}
+		}
+		var known, id string
+		if e.Source != nil {
+			known, id = s.keys.known(tenant, *e.Source), e.Source.id()
+		}
+		reply, err := s.db.Run(ctx, removeScript,
+			s.keys.folder(tenant, p), s.keys.folders(tenant, p.typ), p.dir, p.name, e.raw, known, id, tenant, p.typ, until, r.trash)
+		if err != nil {
+			return Entry{}, false, fmt.Errorf("files: remove: %w", err)
+		}
+		if reply[0] != "changed" {
+			if reply[0] == "ok" {
+				s.copies.forget(nameKey{tenant, p})
+			}
+			return e, reply[0] == "ok", nil
+		}
+	}
+}
+
+// Uses returns the indexes of outputs, and the members in them that stand for files of a tenant.
+// Whoever records that a history entry names them sets their score to the time of its end, in
+// milliseconds: see queue.Uses.
+func (s *Store) Uses(tenant string, refs []job.FileRef) (indexes, members []string) {
+	for _, ref := range refs {
+		if p, ok := placeOf(ref); ok && p.typ != job.TypeInput {
+			members = append(members, redis.Pack(tenant, p.typ, p.dir, p.name))
+		}
+	}
+	return []string{s.keys.used(job.TypeOutput), s.keys.outputs(tenant)}, members
+}
+
+// indexed reads a member of the index of last uses.
+func indexed(member string) (tenant string, p place, err error) {
+	parts, ok := redis.Unpack(member)
+	if !ok || len(parts) != 4 {
+		return "", place{}, fmt.Errorf("%w: index of files", errEntry)
+	}
+	return parts[0], place{typ: parts[1], dir: parts[2], name: parts[3]}, nil
 }

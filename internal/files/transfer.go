@@ -104,7 +104,7 @@ func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.Fil
 	if err != nil {
 		return nil, nil, err
 	}
-	names, known, err := t.store.allotOutputs(ctx, tenant, sources)
+	names, known, err := t.store.AllotOutputs(ctx, tenant, sources)
 	if err != nil {
 		dropAll(all)
 		return nil, nil, err
@@ -168,11 +168,11 @@ func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, kno
 			failing = time.Time{}
 			if !kept {
 				kept = true
-				t.store.storage.health.keep(1)
-				defer t.store.storage.health.keep(-1)
+				t.store.storage.Health().keep(1)
+				defer t.store.storage.Health().keep(-1)
 			}
 			var well bool
-			if well, again = t.store.storage.health.wellness(); well {
+			if well, again = t.store.storage.Health().wellness(); well {
 				again = nil
 				pause = refusals.Next()
 				refused++

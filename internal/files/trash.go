@@ -37,32 +37,48 @@ type Trashed struct {
 	packed string
 }
 
-func (s *Store) trashKey(tenant string) string { return s.db.Key("files", "trash", tenant) }
+// Trash has the names that were overwritten, or that nobody had used for long, for as long as they
+// can be taken back.
+type Trash struct {
+	db     *redis.DB
+	keys   keys
+	blobs  blobs
+	copies *copies
+	grace  grace
+}
 
-// grace returns how long the trash keeps a name, in the form that scripts take.
-func (s *Store) grace() string {
-	if grace := s.trash(); grace > 0 {
+// NewTrash returns the trash of a store.
+func NewTrash(s *Store) *Trash {
+	return &Trash{db: s.db, keys: s.keys, blobs: s.blobs, copies: s.copies, grace: s.grace}
+}
+
+// grace is how long the trash keeps a name.
+type grace func() time.Duration
+
+// arg returns it in the form that scripts take.
+func (g grace) arg() string {
+	if grace := g(); grace > 0 {
 		return strconv.FormatInt(grace.Milliseconds(), 10)
 	}
 	return ""
 }
 
-// Trash returns the newest names in the trash of a tenant, or of all with "", and how many there
+// List returns the newest names in the trash of a tenant, or of all with "", and how many there
 // are in all.
-func (s *Store) Trash(ctx context.Context, tenant string, most int) (newest []Trashed, all int, err error) {
+func (t *Trash) List(ctx context.Context, tenant string, most int) (newest []Trashed, all int, err error) {
 	tenants := []string{tenant}
 	if tenant == "" {
-		if tenants, err = s.db.Client().ZRevRange(ctx, s.db.Key("files", "trash"), 0, -1).Result(); err != nil {
+		if tenants, err = t.db.Client().ZRevRange(ctx, t.db.Key("files", "trash"), 0, -1).Result(); err != nil {
 			return nil, 0, fmt.Errorf("files: trash: %w", err)
 		}
 	}
 	for _, tenant := range tenants {
-		n, err := s.db.Client().ZCard(ctx, s.trashKey(tenant)).Result()
+		n, err := t.db.Client().ZCard(ctx, t.keys.trash(tenant)).Result()
 		if err != nil {
 			return nil, 0, fmt.Errorf("files: trash: %w", err)
 		}
 		all += int(n)
-		some, err := s.trashOf(ctx, tenant, most)
+		some, err := t.of(ctx, tenant, most)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -73,16 +89,16 @@ func (s *Store) Trash(ctx context.Context, tenant string, most int) (newest []Tr
 	return newest, all, nil
 }
 
-// trashOf returns the newest names in the trash of a tenant.
-func (s *Store) trashOf(ctx context.Context, tenant string, most int) ([]Trashed, error) {
-	found, err := s.db.Client().ZRevRangeWithScores(ctx, s.trashKey(tenant), 0, int64(most)-1).Result()
+// of returns the newest names in the trash of a tenant.
+func (t *Trash) of(ctx context.Context, tenant string, most int) ([]Trashed, error) {
+	found, err := t.db.Client().ZRevRangeWithScores(ctx, t.keys.trash(tenant), 0, int64(most)-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("files: trash: %w", err)
 	}
 	// By Redis's clock the end may be any distance ahead, so only what is left of the time counts, as for
 	// whoever empties the trash.
-	now, grace := time.Now(), s.trash()
-	stored := s.db.Clock().Ago(grace).Add(grace)
+	now, grace := time.Now(), t.grace()
+	stored := t.db.Clock().Ago(grace).Add(grace)
 	var all []Trashed
 	for _, z := range found {
 		packed, _ := z.Member.(string)
@@ -106,18 +122,18 @@ func (s *Store) trashOf(ctx context.Context, tenant string, most int) ([]Trashed
 
 // TakeBack gives a name in a tenant's trash back to its file, and returns it. An upload that now
 // has the name goes to the trash instead. Errors: ErrNotInTrash, ErrTaken.
-func (s *Store) TakeBack(ctx context.Context, tenant, id string) (Trashed, error) {
-	all, err := s.trashOf(ctx, tenant, math.MaxInt32)
+func (t *Trash) TakeBack(ctx context.Context, tenant, id string) (Trashed, error) {
+	all, err := t.of(ctx, tenant, math.MaxInt32)
 	if err != nil {
 		return Trashed{}, err
 	}
-	n := slices.IndexFunc(all, func(t Trashed) bool { return t.ID == id })
+	n := slices.IndexFunc(all, func(one Trashed) bool { return one.ID == id })
 	if n < 0 {
 		return Trashed{}, ErrNotInTrash
 	}
-	t := all[n]
-	p, _ := placeOf(t.Ref)
-	reply, err := s.db.Run(ctx, takeBackScript, tenant, t.packed, s.folderKey(tenant, p), s.foldersKey(tenant, p.typ), s.grace())
+	got := all[n]
+	p, _ := placeOf(got.Ref)
+	reply, err := t.db.Run(ctx, takeBackScript, tenant, got.packed, t.keys.folder(tenant, p), t.keys.folders(tenant, p.typ), t.grace.arg())
 	if err != nil {
 		return Trashed{}, fmt.Errorf("files: trash: %w", err)
 	}
@@ -131,8 +147,8 @@ func (s *Store) TakeBack(ctx context.Context, tenant, id string) (Trashed, error
 	if err != nil {
 		return Trashed{}, err
 	}
-	s.copies.note(nameKey{tenant, p}, e)
-	return t, nil
+	t.copies.note(nameKey{tenant, p}, e)
+	return got, nil
 }
 
 // TrashBounds are what the trash makes room for.
@@ -146,23 +162,23 @@ type TrashBounds struct {
 	Old time.Time
 }
 
-// EmptyTrash removes names from the trash that have been in it for long enough, and the oldest if
+// Empty removes names from the trash that have been in it for long enough, and the oldest if
 // there is too much: the tenants with the most in the trash pay. Then it deletes the bytes of
 // everything that has left the trash, going on where it was interrupted. What a job has pinned
 // stays until a later call.
-func (s *Store) EmptyTrash(ctx context.Context, b TrashBounds, pinned Pinned) (Swept, error) {
-	if err := s.emptyTrash(ctx, b); err != nil {
+func (t *Trash) Empty(ctx context.Context, b TrashBounds, pinned Pinned) (Swept, error) {
+	if err := t.empty(ctx, b); err != nil {
 		return Swept{}, err
 	}
-	return s.deleteDropped(ctx, pinned.once())
+	return t.deleteDropped(ctx, pinned.once())
 }
 
-func (s *Store) emptyTrash(ctx context.Context, b TrashBounds) error {
-	trash, err := s.sharesIn(ctx, s.db.Key("files", "trash"))
+func (t *Trash) empty(ctx context.Context, b TrashBounds) error {
+	trash, err := sharesIn(ctx, t.db, t.db.Key("files", "trash"))
 	if err != nil || len(trash) == 0 {
 		return err
 	}
-	outputs, err := s.sharesIn(ctx, s.sharesKey())
+	outputs, err := sharesIn(ctx, t.db, t.keys.shares())
 	if err != nil {
 		return err
 	}
@@ -183,18 +199,18 @@ func (s *Store) emptyTrash(ctx context.Context, b TrashBounds) error {
 		if b.Own > 0 {
 			most = min(most, max(b.Own-own[sh.tenant], 0))
 		}
-		if err := s.emptyTrashOf(ctx, sh.tenant, most, b.Old); err != nil {
+		if err := t.emptyOf(ctx, sh.tenant, most, b.Old); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// emptyTrashOf is emptyTrash for one tenant, whose trash may take up most bytes.
-func (s *Store) emptyTrashOf(ctx context.Context, tenant string, most int64, old time.Time) error {
-	until := strconv.FormatInt(old.Add(s.trash()).UnixMilli(), 10)
+// emptyOf is empty for one tenant, whose trash may take up most bytes.
+func (t *Trash) emptyOf(ctx context.Context, tenant string, most int64, old time.Time) error {
+	until := strconv.FormatInt(old.Add(t.grace()).UnixMilli(), 10)
 	for range expireMost / expireBatch {
-		reply, err := s.db.Run(ctx, emptyScript, tenant, strconv.FormatInt(min(most, 1<<52), 10), expireBatch, until)
+		reply, err := t.db.Run(ctx, emptyScript, tenant, strconv.FormatInt(min(most, 1<<52), 10), expireBatch, until)
 		if err != nil {
 			return fmt.Errorf("files: trash: %w", err)
 		}
@@ -207,16 +223,16 @@ func (s *Store) emptyTrashOf(ctx context.Context, tenant string, most int64, old
 
 // deleteDropped deletes the bytes of what has left the trash. What cannot be deleted yet is tried
 // again in an hour, and holds up nothing else; if the storage refused, the error is its ErrStorage.
-func (s *Store) deleteDropped(ctx context.Context, pinned Pinned) (Swept, error) {
+func (t *Trash) deleteDropped(ctx context.Context, pinned Pinned) (Swept, error) {
 	var swept Swept
 	var refused refusal
-	dropped := s.db.Key("files", "dropped")
+	dropped := t.db.Key("files", "dropped")
 	for {
-		now, err := s.db.Now(ctx)
+		now, err := t.db.Now(ctx)
 		if err != nil {
 			return swept, fmt.Errorf("files: trash: %w", err)
 		}
-		members, err := s.db.Client().ZRangeByScore(ctx, dropped, &redis.ZRangeBy{
+		members, err := t.db.Client().ZRangeByScore(ctx, dropped, &redis.ZRangeBy{
 			Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: expireBatch,
 		}).Result()
 		if err != nil {
@@ -229,7 +245,7 @@ func (s *Store) deleteDropped(ctx context.Context, pinned Pinned) (Swept, error)
 		for n, packed := range members {
 			later[n] = redis.Z{Score: float64(now.Add(holdFor).UnixMilli()), Member: packed}
 		}
-		if err := s.db.Client().ZAdd(ctx, dropped, later...).Err(); err != nil {
+		if err := t.db.Client().ZAdd(ctx, dropped, later...).Err(); err != nil {
 			return swept, fmt.Errorf("files: trash: %w", err)
 		}
 		blobs := make([]Blob, len(members))
@@ -238,7 +254,7 @@ func (s *Store) deleteDropped(ctx context.Context, pinned Pinned) (Swept, error)
 				return swept, err
 			}
 		}
-		kept, err := s.sweepUnnamed(ctx, blobs, pinned, &swept)
+		kept, err := t.blobs.sweepUnnamed(ctx, blobs, pinned, &swept)
 		if err := refused.past(err); err != nil {
 			return swept, err
 		}
@@ -255,7 +271,7 @@ func (s *Store) deleteDropped(ctx context.Context, pinned Pinned) (Swept, error)
 		if len(gone) == 0 {
 			continue
 		}
-		if err := s.db.Client().ZRem(ctx, dropped, gone...).Err(); err != nil {
+		if err := t.db.Client().ZRem(ctx, dropped, gone...).Err(); err != nil {
 			return swept, fmt.Errorf("files: trash: %w", err)
 		}
 	}
@@ -271,18 +287,4 @@ func droppedBlob(packed string) (Blob, error) {
 		return Blob{}, fmt.Errorf("%w: trash", errEntry)
 	}
 	return Blob{Key: parts[0], Size: size}, nil
-}
-
-// sharesIn reads how much tenants take up, the largest first.
-func (s *Store) sharesIn(ctx context.Context, key string) ([]share, error) {
-	ranked, err := s.db.Client().ZRevRangeWithScores(ctx, key, 0, -1).Result()
-	if err != nil {
-		return nil, fmt.Errorf("files: shares: %w", err)
-	}
-	shares := make([]share, len(ranked))
-	for n, z := range ranked {
-		tenant, _ := z.Member.(string)
-		shares[n] = share{tenant: tenant, bytes: int64(z.Score)}
-	}
-	return shares, nil
 }

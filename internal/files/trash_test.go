@@ -20,13 +20,13 @@ const week = 7 * 24 * time.Hour
 // keeping returns another hub on the same Redis and storage, as hubs of this version are.
 func (s *Store) keeping() *Store {
 	next := *s
-	next.trash = func() time.Duration { return week }
+	next.grace = func() time.Duration { return week }
 	return &next
 }
 
 func (s *Store) trashed(t testing.TB) []Trashed {
 	t.Helper()
-	all, n, err := s.Trash(t.Context(), "", 1000)
+	all, n, err := NewTrash(s).List(t.Context(), "", 1000)
 	require.NoError(t, err)
 	require.Len(t, all, n)
 	return all
@@ -38,7 +38,7 @@ func (s *Store) empty(t testing.TB, b TrashBounds, pinned ...string) Swept {
 	for _, key := range pinned {
 		keys[key] = true
 	}
-	return must(s.EmptyTrash(t.Context(), b, keep(keys)))
+	return must(NewTrash(s).Empty(t.Context(), b, keep(keys)))
 }
 
 func (s *Store) overwrite(t testing.TB, data string) {
@@ -64,7 +64,7 @@ func TestTakeBackWhatWasOverwritten(t *testing.T) {
 		require.Empty(t, two.trashed(t), "the bytes are the same")
 		one.overwrite(t, "green!")
 		for _, have := range []string{"red", "green!", "red"} {
-			one.letGo(t, one.blobs(t)...)
+			one.letGo(t, one.blobKeys(t)...)
 			require.Zero(t, older.later(2*time.Hour).sweepAll(t, nil))
 			require.Zero(t, one.empty(t, TrashBounds{}))
 			all := two.trashed(t)
@@ -76,9 +76,9 @@ func TestTakeBackWhatWasOverwritten(t *testing.T) {
 			require.EqualValues(t, len(have), got.Size)
 			require.WithinDuration(t, time.Now(), got.Since, time.Minute)
 			require.WithinDuration(t, time.Now().Add(week), got.Until, time.Minute)
-			require.Equal(t, got.packed, must(two.TakeBack(t.Context(), tenant, got.ID)).packed)
+			require.Equal(t, got.packed, must(NewTrash(two).TakeBack(t.Context(), tenant, got.ID)).packed)
 			require.Equal(t, have, one.mustRead(t, fox))
-			_, err := one.TakeBack(t.Context(), tenant, got.ID)
+			_, err := NewTrash(one).TakeBack(t.Context(), tenant, got.ID)
 			require.ErrorIs(t, err, ErrNotInTrash)
 		}
 		tenants := must(one.db.Client().HGetAll(t.Context(), one.db.Key("files", "uploads", tenant)).Result())
@@ -101,14 +101,14 @@ func TestTakeBackWhatHasExpired(t *testing.T) {
 			s.output(t, i, c, out(n).Filename, 10)
 		}
 		s.ends(t, minute(0), out(0), out(1), out(2))
-		require.Equal(t, Swept{Files: 3}, must(s.Expire(t.Context(), job.TypeOutput, minute(1), keep(nil))))
+		require.Equal(t, Swept{Files: 3}, must(NewRetention(s).Expire(t.Context(), job.TypeOutput, minute(1), keep(nil))))
 		require.Empty(t, s.names(t, job.TypeOutput))
 		all := s.trashed(t)
 		require.Len(t, all, 3)
 		require.Equal(t, "unused", all[0].Why)
 		for _, trashed := range all {
 			if trashed.Ref == out(0) {
-				must(s.TakeBack(t.Context(), tenant, trashed.ID))
+				must(NewTrash(s).TakeBack(t.Context(), tenant, trashed.ID))
 			}
 		}
 		require.Equal(t, []string{out(0).Filename}, s.names(t, job.TypeOutput))
@@ -118,19 +118,19 @@ func TestTakeBackWhatHasExpired(t *testing.T) {
 		s.output(t, i, c, out(1).Filename, 20)
 		for _, trashed := range s.trashed(t) {
 			if trashed.Ref == out(1) {
-				_, err := s.TakeBack(t.Context(), tenant, trashed.ID)
+				_, err := NewTrash(s).TakeBack(t.Context(), tenant, trashed.ID)
 				require.ErrorIs(t, err, ErrTaken)
 			}
 		}
 
-		for _, key := range s.blobs(t) {
+		for _, key := range s.blobKeys(t) {
 			s.letGo(t, key)
 		}
 		setForward(t, s, 4*week)
 		require.Zero(t, s.empty(t, TrashBounds{Old: time.Now().Add(-time.Hour)}), "Redis's clock was set forward")
 		require.Equal(t, Swept{Files: 2, Bytes: 20}, s.empty(t, TrashBounds{Old: time.Now().Add(time.Hour)}))
 		require.Empty(t, s.trashed(t))
-		require.Len(t, s.blobs(t), 2)
+		require.Len(t, s.blobKeys(t), 2)
 	})
 }
 
@@ -143,20 +143,20 @@ func TestTrashIsBounded(t *testing.T) {
 			setForward(t, s, time.Duration(n)*time.Minute)
 			s.overwrite(t, strings.Repeat(fmt.Sprint(n), 10))
 		}
-		s.letGo(t, s.blobs(t)...)
+		s.letGo(t, s.blobKeys(t)...)
 		require.Len(t, s.trashed(t), 4)
 		require.Zero(t, s.empty(t, TrashBounds{Size: 40, Own: 40}))
 		require.Equal(t, Swept{Files: 1, Bytes: 10}, s.empty(t, TrashBounds{Size: 39}))
 		require.Equal(t, Swept{Files: 1, Bytes: 10}, s.empty(t, TrashBounds{Own: 29}))
 		left := s.trashed(t)
 		require.Len(t, left, 2)
-		must(s.TakeBack(t.Context(), tenant, left[1].ID))
+		must(NewTrash(s).TakeBack(t.Context(), tenant, left[1].ID))
 		require.Equal(t, strings.Repeat("2", 10), s.mustRead(t, left[1].Ref), "the oldest go")
 
 		needed := contentKey(sum([]byte(strings.Repeat("3", 10))))
 		require.Equal(t, Swept{Files: 1, Bytes: 10}, s.empty(t, TrashBounds{Full: true}, needed))
 		require.Empty(t, s.trashed(t))
-		require.Len(t, s.blobs(t), 2)
+		require.Len(t, s.blobKeys(t), 2)
 	})
 }
 
@@ -172,13 +172,13 @@ func TestTrashHasABoundedNumber(t *testing.T) {
 			packed := redis.Pack(job.TypeInput, "", fmt.Sprint(n), "unused", `{"v":1,"key":"","size":0}`)
 			many = append(many, goredis.Z{Score: float64(time.Now().Add(2 * week).UnixMilli()), Member: packed})
 		}
-		require.NoError(t, s.db.Client().ZAdd(t.Context(), s.trashKey(tenant), many...).Err())
-		s.letGo(t, s.blobs(t)...)
+		require.NoError(t, s.db.Client().ZAdd(t.Context(), s.keys.trash(tenant), many...).Err())
+		s.letGo(t, s.blobKeys(t)...)
 		s.overwrite(t, "green")
-		require.EqualValues(t, 5000, must(s.db.Client().ZCard(t.Context(), s.trashKey(tenant)).Result()))
-		require.Len(t, s.blobs(t), 3)
+		require.EqualValues(t, 5000, must(s.db.Client().ZCard(t.Context(), s.keys.trash(tenant)).Result()))
+		require.Len(t, s.blobKeys(t), 3)
 		require.Equal(t, Swept{Files: 1, Bytes: 4}, s.empty(t, TrashBounds{}))
-		require.Len(t, s.blobs(t), 2)
+		require.Len(t, s.blobKeys(t), 2)
 		require.Empty(t, must(s.db.Client().ZRange(t.Context(), s.db.Key("files", "dropped"), 0, -1).Result()))
 	})
 }
@@ -195,13 +195,13 @@ func TestTrashKeepsToTheLimitOfUploads(t *testing.T) {
 		}
 		all := s.trashed(t)
 		require.Len(t, all, 2)
-		must(s.TakeBack(t.Context(), tenant, all[0].ID))
+		must(NewTrash(s).TakeBack(t.Context(), tenant, all[0].ID))
 		require.Equal(t, strings.Repeat("8", 10), s.mustRead(t, all[0].Ref))
 		require.Zero(t, s.empty(t, TrashBounds{}), "they were just written, which holds them")
-		s.letGo(t, s.blobs(t)...)
+		s.letGo(t, s.blobKeys(t)...)
 		setForward(t, s, 2*holdFor)
 		require.Equal(t, Swept{Files: 7, Bytes: 70}, s.empty(t, TrashBounds{}))
-		require.Len(t, s.blobs(t), 3)
+		require.Len(t, s.blobKeys(t), 3)
 	})
 }
 
@@ -213,14 +213,14 @@ func TestWhatLeftTheTrashIsDeletedInTheEnd(t *testing.T) {
 		for _, data := range []string{"red", "green", "blue", "white"} {
 			s.overwrite(t, data)
 		}
-		s.letGo(t, s.blobs(t)...)
-		require.NoError(t, s.emptyTrash(t.Context(), TrashBounds{Full: true})) // and died
+		s.letGo(t, s.blobKeys(t)...)
+		require.NoError(t, NewTrash(s).empty(t.Context(), TrashBounds{Full: true})) // and died
 		require.Empty(t, s.trashed(t))
-		require.Len(t, s.blobs(t), 4)
+		require.Len(t, s.blobKeys(t), 4)
 		needed := contentKey(sum([]byte("blue")))
 		s.mustUpload(t, input("again.png"), "red")
 		require.Equal(t, Swept{Files: 1, Bytes: 5}, s.empty(t, TrashBounds{}, needed))
-		require.Len(t, s.blobs(t), 3)
+		require.Len(t, s.blobKeys(t), 3)
 		setForward(t, s, 2*holdFor)
 		require.Equal(t, Swept{Files: 1, Bytes: 4}, s.empty(t, TrashBounds{}))
 		require.Equal(t, "red", s.mustRead(t, input("again.png")))
@@ -244,13 +244,13 @@ func TestDroppedBlobThatCannotBeDeleted(t *testing.T) {
 	s := newStoreAt(t, redistest.Embedded(t), location).keeping()
 	drop := func(data string) {
 		s.overwrite(t, data)
-		s.letGo(t, s.blobs(t)...)
-		require.NoError(t, s.emptyTrash(t.Context(), TrashBounds{Full: true}))
+		s.letGo(t, s.blobKeys(t)...)
+		require.NoError(t, NewTrash(s).empty(t.Context(), TrashBounds{Full: true}))
 	}
 	drop("red")
 	drop("green")
 	drop("blue")
-	swept, err := s.EmptyTrash(t.Context(), TrashBounds{}, keep(nil))
+	swept, err := NewTrash(s).Empty(t.Context(), TrashBounds{}, keep(nil))
 	require.ErrorIs(t, err, ErrStorage)
 	require.Equal(t, Swept{Files: 1, Bytes: 5}, swept)
 	drop("white")
@@ -258,5 +258,5 @@ func TestDroppedBlobThatCannotBeDeleted(t *testing.T) {
 	f.fault.Store(nil)
 	setForward(t, s, 2*holdFor)
 	require.Equal(t, Swept{Files: 1, Bytes: 3}, s.empty(t, TrashBounds{}))
-	require.Len(t, s.blobs(t), 1)
+	require.Len(t, s.blobKeys(t), 1)
 }

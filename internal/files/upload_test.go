@@ -133,7 +133,7 @@ func TestUploadBrokenForms(t *testing.T) {
 		}
 		require.Equal(t, status, rec.Code, name)
 	}
-	require.Empty(t, u.store.blobs(t))
+	require.Empty(t, u.store.blobKeys(t))
 }
 
 // The caller of the handlers reports in its own format that a tenant is full.

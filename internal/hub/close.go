@@ -3,6 +3,8 @@ package hub
 import (
 	"context"
 	"errors"
+
+	"github.com/comfyhub/comfyhub/internal/files"
 )
 
 // Close ends sockets with a going-away frame, leaves the gossip and closes Redis. Runs go on at
@@ -66,7 +68,7 @@ func (h *Hub) shut(ctx context.Context) error {
 		h.kept.Close()
 	}
 	if served {
-		if err := h.Store.Leave(ctx, h.self); err != nil {
+		if err := files.NewSharing(h.DB, h.Storage).Leave(ctx, h.self); err != nil {
 			h.log().Warn("the other hubs will take a while to see that this one left", "error", err)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 const spoolFolder = "spool"
 
 // notesFolder is the folder in Identity.Data for what Redis may lose: see [queue.Recovery.Heal] and
-// [files.Store.Heal].
+// [files.Recovery.Heal].
 const notesFolder = "notes"
 
 // openStorage opens the storage, where the keys are and all files.
@@ -68,7 +68,7 @@ func (h *Hub) openFiles() (err error) {
 		l := h.Tenants.Limits(tenant)
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})
-	h.Store.Recall(filepath.Join(h.id.Data, notesFolder, "names"))
+	h.Store.Recovery().Recall(filepath.Join(h.id.Data, notesFolder, "names"))
 	h.kept = retention.NewKeptFiles(h.tidies, h.Clients.ByName, log)
 	h.copies = files.NewCollector(h.Store, files.From(h.Clients), files.CollectorOptions{Logger: log, Uplink: h.uplink, Kept: h.kept.Add})
 	h.Transfer = files.NewTransfer(h.Store, h.copies, h.Held, log)
@@ -81,7 +81,7 @@ func (h *Hub) closeNotes() {
 		h.Queue.Close()
 	}
 	if h.Store != nil {
-		h.Store.Close()
+		h.Store.Recovery().Close()
 	}
 }
 
@@ -102,7 +102,7 @@ func (h *Hub) tidies(instance string) bool {
 // openViews builds what shows files and takes them in. It comes after the dispatcher, which it asks
 // for instances and for the fleet's version.
 func (h *Hub) openViews() {
-	h.Folders = &view.Folders{Store: h.Store, Inventory: h.Inventory, Logins: &h.logins, Clients: h.Clients, Fleet: h.Fleet}
+	h.Folders = &view.Folders{Store: h.Store, Placed: files.NewPlaced(h.DB), Inventory: h.Inventory, Logins: &h.logins, Clients: h.Clients, Fleet: h.Fleet}
 	log := h.log()
 	h.View = files.NewView(h.Store, files.From(h.Clients), files.ViewOptions{
 		Missing:       h.Folders.OfInstance,

@@ -133,13 +133,13 @@ func TestTrashOfTwoHubs(t *testing.T) {
 		require.False(t, there)
 		require.False(t, two.views(name))
 
-		all, n, err := two.hub.Store.Trash(t.Context(), "default", 10)
+		all, n, err := two.hub.Janitor.Trash.List(t.Context(), "default", 10)
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
 		for _, trashed := range all {
-			_, err := two.hub.Store.TakeBack(t.Context(), "default", trashed.ID)
+			_, err := two.hub.Janitor.Trash.TakeBack(t.Context(), "default", trashed.ID)
 			require.NoError(t, err)
-			_, err = one.hub.Store.TakeBack(t.Context(), "default", trashed.ID)
+			_, err = one.hub.Janitor.Trash.TakeBack(t.Context(), "default", trashed.ID)
 			require.ErrorIs(t, err, files.ErrNotInTrash)
 		}
 		require.True(t, one.views(name))
@@ -152,7 +152,7 @@ func TestTrashOfTwoHubs(t *testing.T) {
 		one.overwrites(t, "blue")
 		one.hub.Janitor.Full = func() bool { return true }
 		require.NoError(t, one.retainAt(time.Now()))
-		_, n, err = two.hub.Store.Trash(t.Context(), "", 10)
+		_, n, err = two.hub.Janitor.Trash.List(t.Context(), "", 10)
 		require.NoError(t, err)
 		require.Zero(t, n)
 	})

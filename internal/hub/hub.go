@@ -187,7 +187,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if h.Queue, err = queue.New(h.DB, queue.Options{Lease: leaseTime, Sealer: sealer, Notes: filepath.Join(h.id.Data, notesFolder, "jobs"), HealFirst: h.Store.Heal, Logger: log}); err != nil {
+	if h.Queue, err = queue.New(h.DB, queue.Options{Lease: leaseTime, Sealer: sealer, Notes: filepath.Join(h.id.Data, notesFolder, "jobs"), HealFirst: h.Store.Recovery().Heal, Logger: log}); err != nil {
 		return err
 	}
 	h.Jobs = &view.Jobs{Queue: h.Queue}
@@ -268,7 +268,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		Fleet: h.Fleet, Clients: h.Clients, Settings: h.Settings, Stops: h.Stops, Insight: h.Insight, Pages: h.Pages, LastKnown: h.LastKnown, Machines: h.Machines, Names: h.Members,
 	}
 	h.Janitor = &retention.Janitor{
-		DB: h.DB, Queue: h.Queue, Store: h.Store, Full: h.storageIsFull, Bond: h.Bond, Held: h.Held, Ring: h.Ring, Keys: h.Keys, Logins: &h.logins, Self: self, Settings: h.Settings, Log: h.log,
+		DB: h.DB, Queue: h.Queue, Sharing: files.NewSharing(h.DB, h.Storage), Retention: files.NewRetention(h.Store), Trash: files.NewTrash(h.Store), Full: h.storageIsFull, Bond: h.Bond, Held: h.Held, Ring: h.Ring, Keys: h.Keys, Logins: &h.logins, Self: self, Settings: h.Settings, Log: h.log,
 		Pinned: &retention.PinnedBlobs{Turn: semaphore.NewWeighted(1), Live: h.Queue.LiveKeys, Each: h.Queue.EachBody},
 	}
 	h.Checkup = &health.Checkup{

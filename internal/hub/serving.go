@@ -16,7 +16,7 @@ func (h *Hub) checkParts(ctx context.Context) error {
 	if _, err := h.DB.Now(ctx); err != nil {
 		return err
 	}
-	err := h.Store.CheckShared(ctx, h.self)
+	err := files.NewSharing(h.DB, h.Storage).Check(ctx, h.self)
 	if errors.Is(err, files.ErrNotShared) {
 		return fmt.Errorf("%w; give all of them the same storage", err)
 	}

@@ -255,7 +255,7 @@ func TestTrashStaysWhenTheClockIsSetForward(t *testing.T) {
 		}
 		b.setForward(30 * 24 * time.Hour)
 		trashed := func() int {
-			all, n, err := b.hub.Store.Trash(t.Context(), "", 10)
+			all, n, err := b.hub.Janitor.Trash.List(t.Context(), "", 10)
 			require.NoError(t, err)
 			for _, trashed := range all {
 				require.WithinDuration(t, time.Now(), trashed.Since, retention.SweepAge)

@@ -34,15 +34,21 @@ func noFile(err error) error {
 	return err
 }
 
+// Files finds tenants' files and reads them.
+type Files interface {
+	Resolve(ctx context.Context, tenant string, ref job.FileRef) (files.Entry, error)
+	Open(ctx context.Context, e files.Entry, offset, length int64) (io.ReadCloser, error)
+}
+
 // Links makes links to tenants' files that work for whoever has them until they expire, and opens
 // them.
 type Links struct {
-	store  *files.Store
+	store  Files
 	signer *signer
 }
 
 // NewLinks makes links that a sealer signs.
-func NewLinks(store *files.Store, seal *keyring.Sealer) *Links { return &Links{store, newSigner(seal)} }
+func NewLinks(store Files, seal *keyring.Sealer) *Links { return &Links{store, newSigner(seal)} }
 
 // File finds a tenant's file whose bytes the hub has. The errors are ErrNoFile and those of Redis.
 func (l *Links) File(ctx context.Context, tenant string, ref job.FileRef) (File, error) {

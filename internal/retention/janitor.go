@@ -36,16 +36,18 @@ const AdviceForStrangers = "give the hub the Redis or the storage that it had; i
 
 // Janitor does what is not urgent.
 type Janitor struct {
-	DB     *redis.DB
-	Queue  *queue.Queue
-	Store  *files.Store
-	Full   func() bool // whether the storage is
-	Bond   *files.Bond
-	Held   *files.Held
-	Pinned *PinnedBlobs
-	Ring   *keyring.Ring
-	Keys   *apikeys.Keys
-	Logins *tenants.Logins
+	DB        *redis.DB
+	Queue     *queue.Queue
+	Sharing   *files.Sharing
+	Retention *files.Retention
+	Trash     *files.Trash
+	Full      func() bool // whether the storage is
+	Bond      *files.Bond
+	Held      *files.Held
+	Pinned    *PinnedBlobs
+	Ring      *keyring.Ring
+	Keys      *apikeys.Keys
+	Logins    *tenants.Logins
 	// Self is the hub's lasting id.
 	Self     string
 	Settings func() *config.Settings
@@ -76,13 +78,13 @@ func (j *Janitor) Run(ctx context.Context) {
 // Round does what is due each minute.
 func (j *Janitor) Round(ctx context.Context) {
 	j.shareLogins(ctx)
-	if err := j.Store.CheckShared(ctx, j.Self); errors.Is(err, files.ErrNotShared) {
+	if err := j.Sharing.Check(ctx, j.Self); errors.Is(err, files.ErrNotShared) {
 		j.Log().Error("the hubs do not share one storage: files of one are missing at another", "error", err)
 	}
 	if err := j.together(ctx); err != nil {
 		return // nothing may be deleted
 	}
-	lead, err := j.Store.Lead(ctx, "house", j.Self, 3*maintenanceEvery)
+	lead, err := j.Sharing.Lead(ctx, "house", j.Self, 3*maintenanceEvery)
 	if err != nil || !lead {
 		return
 	}
@@ -112,7 +114,7 @@ func (j *Janitor) Round(ctx context.Context) {
 func (j *Janitor) sweep(ctx context.Context, now, since time.Time) {
 	for range sweptAtOnce {
 		if now.Sub(since) > SweepAge {
-			swept, err := j.Store.Sweep(ctx, j.Part, now, SweepAge, j.Pinned.All)
+			swept, err := j.Retention.Sweep(ctx, j.Part, now, SweepAge, j.Pinned.All)
 			if err != nil {
 				j.Log().Warn("cannot sweep the storage", "error", err)
 			}
@@ -127,7 +129,7 @@ func (j *Janitor) count(ctx context.Context) {
 	if err := j.Queue.RecountHistory(ctx); err != nil {
 		j.Log().Warn("cannot count the history of each tenant", "error", err)
 	}
-	if err := j.Store.Adopt(ctx); err != nil {
+	if err := j.Retention.Adopt(ctx); err != nil {
 		j.Log().Warn("cannot count the files of each tenant", "error", err)
 	}
 	if err := j.Bond.Beat(ctx); err != nil {
@@ -197,18 +199,18 @@ func (j *Janitor) RetainSince(ctx context.Context, ago func(age time.Duration) t
 		failed = append(failed, j.forget(ctx, "", ago(s.HistoryAge), old))
 	}
 	trash := files.TrashBounds{Size: s.HistorySize, Own: s.TenantLimits.HistorySize, Full: j.Full(), Old: ago(SweepAge)}
-	emptied, err := j.Store.EmptyTrash(ctx, trash, j.Pinned.All)
+	emptied, err := j.Trash.Empty(ctx, trash, j.Pinned.All)
 	j.tellSwept("emptied the trash", emptied)
 	failed = append(failed, err)
 	if own := s.TenantLimits.HistorySize; s.HistorySize > 0 || own > 0 {
-		excess, err := j.Store.Excess(ctx, s.HistorySize, own)
+		excess, err := j.Retention.Excess(ctx, s.HistorySize, own)
 		failed = append(failed, err)
 		for _, e := range excess {
 			failed = append(failed, j.forget(ctx, e.Tenant, e.Until, old))
 		}
 	}
 	if s.InputAge > 0 {
-		swept, err := j.Store.Expire(ctx, job.TypeInput, earlier(ago(s.InputAge), old), j.Pinned.All)
+		swept, err := j.Retention.Expire(ctx, job.TypeInput, earlier(ago(s.InputAge), old), j.Pinned.All)
 		j.tellSwept("deleted inputs that nobody uses", swept)
 		failed = append(failed, err)
 	}
@@ -226,9 +228,9 @@ func (j *Janitor) forget(ctx context.Context, tenant string, until, old time.Tim
 	var swept files.Swept
 	var err error
 	if tenant == "" {
-		swept, err = j.Store.Expire(ctx, job.TypeOutput, until, j.Pinned.All)
+		swept, err = j.Retention.Expire(ctx, job.TypeOutput, until, j.Pinned.All)
 	} else {
-		swept, err = j.Store.ExpireOwn(ctx, tenant, until, j.Pinned.All)
+		swept, err = j.Retention.ExpireOwn(ctx, tenant, until, j.Pinned.All)
 	}
 	j.tellSwept("deleted files of old jobs", swept)
 	return err

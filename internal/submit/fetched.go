@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ const (
 
 // Fetcher fetches inputs by their URLs.
 type Fetcher struct {
-	store    *files.Store
+	store    receiver
 	settings func() *config.Settings
 	Options  egress.Options
 
@@ -48,8 +49,13 @@ type fetchShare struct {
 	users int
 }
 
+// receiver takes in a file that becomes an input.
+type receiver interface {
+	Fetch(ctx context.Context, r io.Reader, limit int64) (*files.Fetched, error)
+}
+
 // NewFetcher fetches into a store, from the hosts that the settings name.
-func NewFetcher(store *files.Store, settings func() *config.Settings) *Fetcher {
+func NewFetcher(store receiver, settings func() *config.Settings) *Fetcher {
 	return &Fetcher{store: store, settings: settings, all: semaphore.NewWeighted(maxFetching), tenants: map[string]*fetchShare{}}
 }
 

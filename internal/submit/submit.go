@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -87,6 +88,14 @@ type Accepted struct {
 	CreatedAt int64
 }
 
+// Inputs are the tenants' files, as far as prompts name them.
+type Inputs interface {
+	classes.Resolver
+	Upload(ctx context.Context, tenant string, ref job.FileRef, overwrite bool, r io.Reader) (job.FileRef, error)
+	Pin(ctx context.Context, tenant string, refs []job.FileRef) (files.Pins, error)
+	Taken(ctx context.Context, tenant string) (int64, error)
+}
+
 // Submitter takes prompts from every dialect.
 type Submitter struct {
 	Queue *queue.Queue
@@ -95,7 +104,7 @@ type Submitter struct {
 	Classes  *classes.Classes
 	Dispatch *dispatch.Dispatcher
 	Streams  *stream.Streams
-	Store    *files.Store
+	Store    Inputs
 	Held     *files.Held
 	LimitsOf func(tenant string) config.TenantLimits
 	// RulesOf returns the rules for what a tenant may run.

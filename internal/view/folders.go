@@ -15,7 +15,11 @@ import (
 
 // Folders are the files that a tenant may use as inputs and outputs, by folder.
 type Folders struct {
-	Store     *files.Store
+	Store interface {
+		List(ctx context.Context, tenant, typ, subfolder string) ([]files.Entry, error)
+	}
+	// Placed knows what hubs have put on instances.
+	Placed    files.Placed
 	Inventory *classes.Inventory
 	Logins    *tenants.Logins
 	Clients   *comfyui.Clients
@@ -56,7 +60,7 @@ func (f *Folders) OfInstance(ctx context.Context, tenant string, ref job.FileRef
 		if client == nil {
 			continue
 		}
-		if put, err := f.Store.Remembers(ctx, name, ref); put || err != nil {
+		if put, err := f.Placed.Remembers(ctx, name, ref); put || err != nil {
 			continue
 		}
 		info, found, err := client.Stat(ctx, ref)
