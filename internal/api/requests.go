@@ -34,7 +34,7 @@ type Requests struct {
 	// Limited counts a request that was refused because a tenant had reached a
 	// limit, by the name of the limit.
 	Limited func(limit string)
-	// Slot takes a socket's slot, as [stream.Streams.Hold] says.
+	// Slot takes a socket's slot, as [stream.Sockets.Hold] says.
 	Slot func(ctx context.Context, id stream.Ident) (held context.Context, release func(), err error)
 	// Attempts count what callers have shown that lets nobody in.
 	Attempts Attempts
@@ -60,7 +60,7 @@ func NewRequests(core RequestsCore, log func() *slog.Logger, table *Router) *Req
 type RequestsCore interface {
 	// Intake holds the bodies.
 	Intake() *intake.Intake
-	// Hold takes the slot of a socket; see [stream.Streams.Hold].
+	// Hold takes the slot of a socket; see [stream.Sockets.Hold].
 	Hold(ctx context.Context, id stream.Ident) (context.Context, func(), error)
 	// NoteUnavailable and NoteLimited count, as Requests says.
 	NoteUnavailable()

@@ -61,7 +61,7 @@ func (r finishing) finish(ctx context.Context, e result) {
 	outcome := e.outcome(e.why())
 	outcome.Uses = r.files.uses()
 	r.trace.Enter(traces.Finish, time.Now())
-	counting := r.d.streams.Counting(r.Job().Caller)
+	counting := r.d.streams.Statuses.Counting(r.Job().Caller)
 	var left int
 	write := func(ctx context.Context) (err error) {
 		left, err = r.d.queue.FinishCounting(ctx, r.billed(), outcome)
@@ -78,7 +78,7 @@ func (r finishing) finish(ctx context.Context, e result) {
 		if errors.Is(err, queue.ErrWithdrawn) {
 			r.phase = ended
 		}
-		r.d.streams.StatusChanged(r.Job().Caller)
+		r.d.streams.Statuses.Changed(r.Job().Caller)
 		showing(r).lose() // stale: somebody else ends it; or it was withdrawn, or the hub is stopping
 		return
 	}

@@ -37,13 +37,13 @@ func (l *listener) heard(e queue.Event) {
 		l.line.heard()
 		l.work.Go(l.log, "putting back what Redis has lost", func() { l.leases.heal(l.ctx) })
 		l.signal.Wake()
-		l.streams.JobChanged("", "")
+		l.streams.Statuses.JobChanged("", "")
 	case queue.Queued:
 		l.line.heard()
 		if e.Hub != "" || l.doors.of(e.Key) == nil { // else this hub has accepted it, and knows
 			l.signal.Wake()
 		}
-		l.streams.JobChanged(e.Tenant, e.Caller)
+		l.streams.Statuses.JobChanged(e.Tenant, e.Caller)
 	case queue.Asked:
 		l.line.heard()
 		l.signal.Wake()
@@ -64,15 +64,15 @@ func (l *listener) heard(e queue.Event) {
 		l.streams.Drop(stream.KeyOf(e.Requester), e.Key,
 			stream.Text(comfyui.ExecutionInterrupted(e.ID, "", "", nil, time.Now())))
 		l.runs.Withdraw(e.Key)
-		l.streams.JobChanged(e.Tenant, e.Caller)
+		l.streams.Statuses.JobChanged(e.Tenant, e.Caller)
 	case queue.PartEnded:
 		l.runs.partEnded(e.Key)
 	case queue.Ended:
 		l.line.leave(e.Key)
 		if e.Hub == l.hub && e.State == job.Done {
-			l.streams.JobMoved(e.Tenant, e.Caller) // its run has reported the number
+			l.streams.Statuses.JobMoved(e.Tenant, e.Caller) // its run has reported the number
 		} else {
-			l.streams.JobChanged(e.Tenant, e.Caller)
+			l.streams.Statuses.JobChanged(e.Tenant, e.Caller)
 		}
 		if e.Client != "" && e.Hub != "" && e.Hub != l.hub {
 			l.work.Go(l.log, "telling of a job's end", func() { l.endedElsewhere(l.ctx, e) })
@@ -80,7 +80,7 @@ func (l *listener) heard(e queue.Event) {
 	case queue.Claimed:
 		l.line.leave(e.Key)
 		l.ranElsewhere(e)
-		l.streams.JobMoved(e.Tenant, e.Caller)
+		l.streams.Statuses.JobMoved(e.Tenant, e.Caller)
 	case queue.Splitting:
 	case queue.Started: // changes neither a listing nor a count
 		l.doors.of(e.Key).settle(nil)

@@ -30,7 +30,7 @@ func (n *Notices) announce(j job.Job, end ...stream.Message) {
 	k := stream.KeyOf(j.Requester)
 	n.streams.Posted(k, n.queue.Clock().When(j.CreatedAt))
 	n.streams.Ended(k, stream.Attempt{Prompt: j.ID, Job: j.Key, Fence: j.Fence}, msgs...)
-	n.streams.StatusChanged(j.Caller)
+	n.streams.Statuses.Changed(j.Caller)
 }
 
 // Interrupted tells a client that its job was stopped before it ran.

@@ -79,7 +79,7 @@ func (rn *runner) launch(r *run, steps func(context.Context) result) {
 			rn.memory.forget(j.Key)
 		}
 		if v != rejected { // otherwise no count that anybody has seen has changed
-			rn.streams.StatusChanged(j.Caller)
+			rn.streams.Statuses.Changed(j.Caller)
 		}
 	})
 }

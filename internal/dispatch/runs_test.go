@@ -27,7 +27,7 @@ import (
 // of one prompt, and all binary ones, up to the prompt's end.
 func (b *dispatching) sees() (until func(id string, see func(m comfyui.Message, binary []byte))) {
 	web := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = b.Streams.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
+		_ = b.Streams.Sockets.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
 	}))
 	conn, _, err := websocket.Dial(b.t.Context(), web.URL, nil)
 	require.NoError(b.t, err)

@@ -77,7 +77,7 @@ func (r showing) openStream(ctx context.Context) {
 	case err != nil:
 		r.log.Debug("cannot record the start", "error", err) // a later renewal makes up for it
 	}
-	r.d.streams.StatusChanged(j.Caller)
+	r.d.streams.Statuses.Changed(j.Caller)
 }
 
 // catchUp shows the outputs whose messages were missed, so that the client's sequence is complete:

@@ -20,9 +20,9 @@ func (h *Hub) NoteUnavailable() { h.Metrics.Away() }
 // of the limit.
 func (h *Hub) NoteLimited(limit string) { h.Metrics.Limited(limit) }
 
-// Hold takes the slot of a socket; see [stream.Streams.Hold].
+// Hold takes the slot of a socket; see [stream.Sockets.Hold].
 func (h *Hub) Hold(ctx context.Context, id stream.Ident) (context.Context, func(), error) {
-	return h.Streams.Hold(ctx, id)
+	return h.Streams.Sockets.Hold(ctx, id)
 }
 
 // Version returns the version of ComfyUI that the whole fleet supports.

@@ -27,7 +27,7 @@ func (h *Hub) state(ctx context.Context) metrics.State {
 		Version: config.Version, Known: true, Serves: true, RedisUp: err == nil, StorageUp: h.Storage.Health().Err() == nil,
 		Waiting: waiting, Held: held, Running: live - waiting,
 		Paused: h.Stops.Has(queue.StopAll), Bound: h.Bond.Err() == nil, Kept: h.Storage.Health().Kept(), Stuck: h.Dispatch.Watchdog.Stuck(),
-		Classes: len(h.Inventory.Catalog().Classes()), Sockets: h.Streams.Sockets(), Skew: h.DB.Clock().Skew(), Disks: h.Disks, Instances: h.Fleet.Instances(),
+		Classes: len(h.Inventory.Catalog().Classes()), Sockets: h.Streams.Sockets.Count(), Skew: h.DB.Clock().Skew(), Disks: h.Disks, Instances: h.Fleet.Instances(),
 	}
 	s.Hubs, s.Agents = h.Members.Count()
 	s.Endpoints, _ = h.Endpoints.Status(ctx) // what Redis does not tell is not shown

@@ -42,9 +42,11 @@ type panel struct {
 // Panels holds the panels of all connections.
 type Panels struct {
 	links   *Links
-	streams *stream.Streams
-	ctx     context.Context
-	work    *panics.Group
+	streams interface {
+		Pass(ctx context.Context, k stream.Key, m stream.Message)
+	}
+	ctx  context.Context
+	work *panics.Group
 
 	mu  sync.Mutex
 	all map[*panel]struct{}

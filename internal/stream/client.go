@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
@@ -8,12 +9,12 @@ import (
 )
 
 // client is one client: its line, its newest socket and its replay timer.
-//
-// Many methods: a client's line, its socket and its way to the owning hub must
-// agree at every moment, so everything that changes one of them is here.
+// Whatever changes one of them restores what must be true of all, see settle.
 type client struct {
-	key     Key
-	streams *Streams
+	key      Key
+	registry *registry
+	network  *network
+	log      *slog.Logger
 
 	mu     sync.Mutex
 	line   line
@@ -35,13 +36,28 @@ type client struct {
 	latest    uint64     // arrival number of the newest socket
 	forwarder *forwarder // set while another hub is the owner
 	finding   bool       // the owner is being looked up
-	sources   map[string]*source
-	fences    map[string]int64 // the newest fence of each job
-	recent    []string         // jobs received last, at most maxRecent
-	claiming  int              // claims in progress
-	awaited   int              // hubs that have yet to hand over
-	answers   map[string]int64 // the owner number for which each hub has handed over
-	handover  chan struct{}
+	remotes   remotes
+	fences    fences
+	handover  handover
+}
+
+func newClient(r *registry, k Key, until time.Time) *client {
+	c := &client{key: k, registry: r, network: r.network, log: r.o.Logger, until: until}
+	c.fences.alone = c.network.alone()
+	c.remotes = remotes{line: &c.line, fences: &c.fences}
+	return c
+}
+
+// change returns false if the client has left the registry meanwhile.
+func (c *client) change(fn func(*client)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return false
+	}
+	fn(c)
+	c.settle()
+	return true
 }
 
 // attach makes w the client's socket. An older socket stays open but is sent
@@ -74,7 +90,7 @@ func (c *client) detach(w *socket) {
 
 // extend restarts the replay window.
 func (c *client) extend() {
-	c.until = time.Now().Add(c.streams.window())
+	c.until = time.Now().Add(c.registry.window())
 }
 
 // settle restores the client's invariants after each change: it closes a socket
@@ -85,7 +101,7 @@ func (c *client) settle() {
 		c.line.attach(c.socket.push, c.live)
 	}
 	if w := c.socket; w != nil && w.overflowed() {
-		c.streams.o.Logger.Warn("client does not read its socket; closing it", "queued_bytes_limit", w.queue.limit)
+		c.log.Warn("client does not read its socket; closing it", "queued_bytes_limit", w.queue.limit)
 		c.detach(w)
 		w.shut(websocket.StatusTryAgainLater, "too slow")
 	}
@@ -99,39 +115,31 @@ func (c *client) settle() {
 	}
 	if c.forwarder == nil {
 		if left := time.Until(c.until); left > 0 {
-			c.alarm = time.AfterFunc(left, c.expire)
+			c.alarm = time.AfterFunc(left, func() { c.change(func(*client) {}) })
 			return
 		}
 		c.line.forget()
 	}
 	if c.line.empty() {
 		c.gone = true
-		c.streams.remove(c)
+		c.registry.remove(c)
 		c.release()
-	}
-}
-
-func (c *client) expire() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.gone {
-		c.settle()
 	}
 }
 
 // report logs what the line could not keep, and notes what must not be sent again.
 func (c *client) report() {
 	for _, job := range c.line.unheld {
-		c.noteFence(job, finished)
+		c.fences.note(job, finished)
 	}
 	c.line.unheld = nil
 	if c.line.cuts > 0 {
-		c.streams.o.Logger.Warn("held events of a client exceeded their memory and were truncated",
+		c.log.Warn("held events of a client exceeded their memory and were truncated",
 			"cuts", c.line.cuts, "limit_bytes", c.line.limits.hold)
 		c.line.cuts = 0
 	}
 	if c.line.spillErr != nil {
-		c.streams.o.Logger.Warn("held results stay in memory", "error", c.line.spillErr)
+		c.log.Warn("held results stay in memory", "error", c.line.spillErr)
 		c.line.spillErr = nil
 	}
 }
@@ -163,7 +171,7 @@ func (r *Run) Send(m Message) { r.do(func(l *line) { l.send(r.sequence, m) }) }
 func (r *Run) End(end ...Message) { r.do(func(l *line) { l.end(r.sequence, end) }) }
 
 // EndCounted is End for a job whose end has told the number of its caller's jobs, see
-// [Streams.Counting].
+// [Statuses.Counting].
 func (r *Run) EndCounted(end ...Message) {
 	r.do(func(l *line) {
 		r.sequence.counted = true
@@ -176,16 +184,13 @@ func (r *Run) EndCounted(end ...Message) {
 func (r *Run) Lose() { r.do(func(l *line) { l.lose(r.sequence) }) }
 
 func (r *Run) do(change func(*line)) {
-	c := r.client
-	if c == nil {
+	if r.client == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	// A run that is over may outlive its client in the registry.
-	if r.sequence.over || c.gone {
-		return
-	}
-	change(&c.line)
-	c.settle()
+	r.client.change(func(c *client) {
+		if !r.sequence.over {
+			change(&c.line)
+		}
+	})
 }

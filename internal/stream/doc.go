@@ -22,10 +22,12 @@
 // the client itself has confirmed it, and a socket that moves to another hub finds
 // everything there that it has yet to see. A [Transport] connects the hubs.
 //
-// [Streams] is the registry and the only entry point. Behind it, line orders the
-// events of one client as a plain state machine without goroutines or a clock; log
-// holds one sequence; socket is one WebSocket with a bounded queue and its own
-// writer, so that a slow client delays nobody else. Between hubs, forwarder is the
-// sending end and source the receiving end. The package knows nothing of Redis or
-// of instances.
+// [Streams] is the entry point, with [Sockets], which accepts them, and [Statuses].
+// Behind it, registry has the clients; line orders the events of one client as a plain
+// state machine without goroutines or a clock; log holds one sequence; socket is one
+// WebSocket with a bounded queue and its own writer, so that a slow client delays nobody
+// else. Between hubs, ownership decides which one shows a client anything, fences which
+// run of a job counts; forwarder is the sending end, remotes and inbox are the receiving
+// one, and watch repairs what lost notices have left undone. The package knows nothing
+// of Redis or of instances.
 package stream

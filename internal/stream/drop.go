@@ -3,7 +3,7 @@ package stream
 // Shows reports whether the client has been shown messages of a running job. If the
 // client's socket is at another hub, that is unknown and Shows returns false.
 func (s *Streams) Shows(k Key, job string) (shown bool) {
-	s.change(k, false, func(c *client) {
+	s.clients.change(k, false, func(c *client) {
 		q := c.line.of(job)
 		shown = q != nil && q.shown(&c.line)
 	})
@@ -14,7 +14,7 @@ func (s *Streams) Shows(k Key, job string) (shown bool) {
 // withdrawn it. If the client has not been shown any of the job, it never will be;
 // otherwise the prompt ends with the given end messages.
 func (s *Streams) Drop(k Key, job string, end ...Message) {
-	s.change(k, false, func(c *client) {
+	s.clients.change(k, false, func(c *client) {
 		q := c.line.of(job)
 		switch {
 		case q == nil || q.over:

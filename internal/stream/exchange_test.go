@@ -280,7 +280,7 @@ func (x *exchange) rig(t *testing.T, name string, o Options) *rig {
 func nothingKept(t *testing.T, hubs ...*rig) {
 	synctest.Wait()
 	for _, r := range hubs {
-		for k, c := range r.streams.clients {
+		for k, c := range r.streams.clients.clients {
 			require.True(t, c.line.empty(), "%v", k)
 			require.Zero(t, c.line.memory)
 		}

@@ -35,7 +35,8 @@ const (
 // the client. To the line it is the client's socket, one that takes everything at
 // once. Only its own goroutine waits for the network.
 type forwarder struct {
-	streams *Streams
+	network *network
+	again   func(session uint64) // sends everything that is kept again
 	key     Key
 	owner   Owner
 	session uint64
@@ -53,14 +54,14 @@ type forwarder struct {
 }
 
 // newForwarder starts a forwarder.
-func (s *Streams) newForwarder(k Key, owner Owner) *forwarder {
-	ctx, cancel := context.WithCancel(s.ctx)
+func (n *network) newForwarder(k Key, owner Owner, again func(session uint64)) *forwarder {
+	ctx, cancel := context.WithCancel(n.ctx)
 	c := &forwarder{
-		streams: s, key: k, owner: owner, session: s.sessions.Add(1),
+		network: n, again: again, key: k, owner: owner, session: n.sessions.Add(1),
 		wake: make(chan struct{}, 1), cancel: cancel, begun: map[uint64]bool{},
 	}
-	c.queue.limit = s.o.SocketBytes
-	s.spawn(func() {
+	c.queue.limit = n.queueBytes
+	n.spawn(func() {
 		defer cancel()
 		c.run(ctx)
 	})
@@ -110,7 +111,7 @@ func (c *forwarder) run(ctx context.Context) {
 		if full {
 			// The queue was dropped, but the line still has everything that
 			// matters.
-			c.streams.change(c.key, false, func(cl *client) { cl.sendAgain(c.session) })
+			c.again(c.session)
 			return
 		}
 		if len(events) > 0 && !c.send(ctx, events) {
@@ -192,7 +193,7 @@ func (c *forwarder) frameEvent(ctx context.Context, q *sequence, f *frame) (e ru
 	}
 	data, err := f.load()
 	if err != nil {
-		c.streams.o.Logger.Warn("a held result cannot be read", "error", err)
+		c.network.log.Warn("a held result cannot be read", "error", err)
 		return e, false
 	}
 	if len(data) <= inlineBytes {
@@ -200,7 +201,7 @@ func (c *forwarder) frameEvent(ctx context.Context, q *sequence, f *frame) (e ru
 		return e, true
 	}
 	ok = c.retry(ctx, func(ctx context.Context) error {
-		e.ref, err = c.streams.transport.PutBlob(ctx, data)
+		e.ref, err = c.network.transport.PutBlob(ctx, data)
 		return err
 	})
 	return e, ok
@@ -209,13 +210,13 @@ func (c *forwarder) frameEvent(ctx context.Context, q *sequence, f *frame) (e ru
 // send retries one message until it is sent. It may arrive twice.
 func (c *forwarder) send(ctx context.Context, events []runEvent) bool {
 	l := peerMessage{
-		kind: peerEvents, from: c.streams.self, k: c.key, owner: c.owner.Number,
+		kind: peerEvents, from: c.network.self, k: c.key, owner: c.owner.Number,
 		session: c.session, number: c.number, events: events,
 	}
 	c.number++
 	text := l.appendTo(nil)
 	return c.retry(ctx, func(ctx context.Context) error {
-		return c.streams.transport.Send(ctx, c.owner.Hub, text)
+		return c.network.transport.Send(ctx, c.owner.Hub, text)
 	})
 }
 

@@ -39,7 +39,7 @@ func TestSocketElsewhere(t *testing.T) {
 		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
 		require.Equal(t, words("me/1"), b.delivered())
 		require.Empty(t, a.delivered(), "it is noted once")
-		require.Empty(t, a.streams.clients, "the receipt has come")
+		require.Empty(t, a.streams.clients.clients, "the receipt has come")
 		nothingKept(t, a, b)
 	})
 }
@@ -99,8 +99,8 @@ func TestClientBackAtTheSameHub(t *testing.T) {
 		a.job("me", "2", 1).End(other(success("2")))
 		time.Sleep(61 * time.Second)
 		synctest.Wait()
-		require.Empty(t, b.streams.clients, "nobody came back")
-		require.Empty(t, a.streams.clients)
+		require.Empty(t, b.streams.clients.clients, "nobody came back")
+		require.Empty(t, a.streams.clients.clients)
 		require.Empty(t, x.holders)
 	})
 }
@@ -301,7 +301,7 @@ func TestDroppedEndIsNotToldAgain(t *testing.T) {
 		}
 		told, _ := a.streams.Told(k, "job 0")
 		require.True(t, told)
-		a.streams.change(k, false, func(c *client) { require.Nil(t, c.line.of("job 0")) })
+		a.streams.clients.change(k, false, func(c *client) { require.Nil(t, c.line.of("job 0")) })
 		require.NoError(t, deaf.conn.CloseNow())
 	})
 }

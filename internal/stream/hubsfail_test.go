@@ -54,7 +54,7 @@ func TestFormerOwnerComesBackFirst(t *testing.T) {
 		require.Equal(t, words(hello(0, "me"), start("1")), q.settled())
 		x.hubs["a"].sever(false)
 		x.hubs["b"].sever(false)
-		b.streams.claimed(Key{Client: "me"}, Owner{Hub: "a", Number: x.owners[Key{Client: "me"}].Number})
+		b.streams.ownership.claimed(Key{Client: "me"}, Owner{Hub: "a", Number: x.owners[Key{Client: "me"}].Number})
 		run.End(other(success("1")))
 		require.Equal(t, words(success("1"), status(0), null("1")), q.settled())
 		time.Sleep(3 * heartbeatInterval)

@@ -30,9 +30,9 @@ func (s *Streams) hold(tenant string, clients, results int, body []byte) *ledger
 			r.Send(Message{Kind: Result, Binary: true, Data: body})
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tenants[tenant]
+	s.clients.mu.Lock()
+	defer s.clients.mu.Unlock()
+	return s.clients.tenants[tenant]
 }
 
 // Clients that never connect keep no more than their tenant may, and at nobody else's expense.
@@ -48,9 +48,9 @@ func TestHeldMessagesAreBoundedPerTenant(t *testing.T) {
 	require.Greater(t, loud.memory.Load(), int64(maxKept/8))
 	require.Equal(t, before, quiet.memory.Load())
 
-	s.drop()
+	s.clients.drop()
 	require.Zero(t, loud.memory.Load())
-	require.Zero(t, s.total.memory.Load(), "all of it is given back")
+	require.Zero(t, s.clients.total.memory.Load(), "all of it is given back")
 }
 
 // Disk space is counted until the file is gone, and no tenant fills the disk.
@@ -66,10 +66,10 @@ func TestSpilledResultsAreBounded(t *testing.T) {
 	other := s.hold("other", 1, 8, body)
 	require.Positive(t, other.disk.Load())
 	spilled := other.disk.Load()
-	all := s.total.disk.Load()
-	s.change(Key{Tenant: "other", Client: "0"}, false, func(c *client) { c.line.clear() })
+	all := s.clients.total.disk.Load()
+	s.clients.change(Key{Tenant: "other", Client: "0"}, false, func(c *client) { c.line.clear() })
 	require.Zero(t, other.disk.Load())
-	require.Equal(t, all-spilled, s.total.disk.Load())
+	require.Equal(t, all-spilled, s.clients.total.disk.Load())
 }
 
 // Clients that are named in prompts but never connect are forgotten beyond a limit;
@@ -78,9 +78,9 @@ func TestClientsWithoutSocketsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := keepers(t)
 	count := func(tenant string) int {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if g := s.tenants[tenant]; g != nil {
+		s.clients.mu.Lock()
+		defer s.clients.mu.Unlock()
+		if g := s.clients.tenants[tenant]; g != nil {
 			return g.clients
 		}
 		return 0
@@ -91,7 +91,7 @@ func TestClientsWithoutSocketsAreBounded(t *testing.T) {
 	require.Equal(t, maxClients/4, count("loud"))
 	s.Posted(Key{Tenant: "quiet", Client: "1"}, time.Now())
 	require.Equal(t, 1, count("quiet"))
-	s.drop()
+	s.clients.drop()
 	require.Zero(t, count("loud"))
 }
 
@@ -193,7 +193,7 @@ func TestOneEndPerSocket(t *testing.T) {
 		p.settled()
 		run(1).End(other(success("a")))
 		require.Equal(t, words(start("a"), success("a"), status(0), null("a")), p.settled())
-		r.streams.change(me, false, func(c *client) { clear(c.fences) }) // what the hub knew about other hubs' runs
+		r.streams.clients.change(me, false, func(c *client) { clear(c.fences.newest) }) // what the hub knew about other hubs' runs
 		late := run(2)
 		late.Send(other("more of a"))
 		late.End(other(success("a")))

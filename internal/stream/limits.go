@@ -1,6 +1,9 @@
 package stream
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Limits are the Options that a reload of the configuration may change. Zero values mean the
 // defaults.
@@ -17,7 +20,10 @@ func (s *Streams) SetLimits(l Limits) {
 	if l.TenantSockets == nil {
 		l.TenantSockets = func(string) int { return 0 }
 	}
-	s.limits.Store(&l)
+	s.limits.now.Store(&l)
 }
 
-func (s *Streams) window() time.Duration { return s.limits.Load().ReplayWindow }
+// limits are those that apply now.
+type limits struct{ now atomic.Pointer[Limits] }
+
+func (l *limits) window() time.Duration { return l.now.Load().ReplayWindow }

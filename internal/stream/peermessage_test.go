@@ -95,12 +95,12 @@ func FuzzPeerMessage(f *testing.F) {
 		s := New(Options{})
 		k := Key{Client: "c"}
 		l.k, l.from = k, "hub"
-		s.change(k, true, func(c *client) {
+		s.clients.change(k, true, func(c *client) {
 			c.line.attach(func(item) {}, false)
-			if c.judge(&l) == accept {
-				c.apply(&l)
-				c.hubDied("hub")
-				c.dropRemote()
+			if c.remotes.judge(&l, 0) == accept {
+				c.remotes.apply(&l)
+				c.remotes.hubDied("hub")
+				c.remotes.drop()
 			}
 			require.True(t, c.line.empty())
 		})

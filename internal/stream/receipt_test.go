@@ -90,7 +90,7 @@ func TestReceipts(t *testing.T) {
 			r.unread("me")
 			r.streams.PostedNext(me, "b")
 			_, probe := r.numbers("me")
-			r.streams.received(me, 0, probe)
+			r.streams.receipts.received(me, 0, probe)
 			_ = p.conn.CloseNow()
 		}, allOfA},
 		"posted the next without having read": {func(t *testing.T, r *rig, p *peer) {
@@ -131,7 +131,7 @@ func TestReceipts(t *testing.T) {
 
 // unread makes the hub forget that a client has answered the probes before its prompts.
 func (r *rig) unread(id string) {
-	r.streams.change(Key{Client: id}, false, func(c *client) {
+	r.streams.clients.change(Key{Client: id}, false, func(c *client) {
 		for _, q := range c.line.sent {
 			q.read = false
 		}
@@ -140,7 +140,7 @@ func (r *rig) unread(id string) {
 
 // numbers returns the last mark and the last probe of a client.
 func (r *rig) numbers(id string) (mark, probe uint64) {
-	r.streams.change(Key{Client: id}, false, func(c *client) { mark, probe = c.line.mark, c.line.probe })
+	r.streams.clients.change(Key{Client: id}, false, func(c *client) { mark, probe = c.line.mark, c.line.probe })
 	return mark, probe
 }
 
@@ -328,7 +328,7 @@ func TestPongOfAForgottenStream(t *testing.T) {
 		p = toldTo(r, "b")
 		synctest.Wait()
 		r.unread("me")
-		r.streams.received(Key{Client: "me"}, mark, probe)
+		r.streams.receipts.received(Key{Client: "me"}, mark, probe)
 		r.streams.PostedNext(Key{Client: "me"}, "c")
 		require.Empty(t, r.delivered())
 		_ = p.conn.CloseNow()

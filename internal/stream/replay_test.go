@@ -61,7 +61,7 @@ func TestEndedWhileAway(t *testing.T) {
 		r.run("me", "b").End()
 		time.Sleep(61 * time.Second)
 		synctest.Wait()
-		require.Empty(t, r.streams.clients, "nothing is kept for a client that does not come back")
+		require.Empty(t, r.streams.clients.clients, "nothing is kept for a client that does not come back")
 		require.Equal(t, words(hello(0, "me")), r.open("/ws?clientId=me").settled())
 	})
 }
@@ -180,7 +180,7 @@ func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, func() { first.End(other(success("first"))) })
 	deaf.readTo(null("first"))
 	require.Eventually(t, func() (answers bool) {
-		r.streams.change(me, false, func(c *client) { answers = c.line.pongs })
+		r.streams.clients.change(me, false, func(c *client) { answers = c.line.pongs })
 		return answers
 	}, patience, tick)
 	r.streams.PostedNext(me, "a")
@@ -223,7 +223,7 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		r.dialer = (&net.Dialer{}).DialContext
 		me := Key{Client: "me"}
 		if c.known {
-			r.streams.received(me, 0, 1)
+			r.streams.receipts.received(me, 0, 1)
 		}
 		deaf := r.dial("/ws?clientId=me", nil)
 		r.run("me", "a").End(other(success("a")))
@@ -231,14 +231,14 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		close := func() {
 			if c.writer {
 				broken.now.Store(true)
-				r.streams.StatusChanged("me")
+				r.streams.Statuses.Changed("me")
 				defer broken.now.Store(false)
 			} else {
 				require.NoError(t, deaf.conn.CloseNow())
 			}
 			if !c.arrives {
 				require.Eventually(t, func() (gone bool) {
-					r.streams.change(me, false, func(c *client) { gone = c.socket == nil })
+					r.streams.clients.change(me, false, func(c *client) { gone = c.socket == nil })
 					return gone
 				}, patience, tick)
 			}
@@ -247,7 +247,7 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		if c.late {
 			after = promptly
 		}
-		r.streams.change(me, false, func(c *client) {
+		r.streams.clients.change(me, false, func(c *client) {
 			c.socket.mu.Lock()
 			defer c.socket.mu.Unlock()
 			c.socket.toldAt = c.socket.toldAt.Add(-after)
@@ -305,7 +305,7 @@ func (c *brokenPipe) Write(p []byte) (int, error) {
 // awaitTold waits until an end that the client has not confirmed was written to its socket.
 func (r *rig) awaitTold(k Key) {
 	require.Eventually(r.t, func() (told bool) {
-		r.streams.change(k, false, func(c *client) {
+		r.streams.clients.change(k, false, func(c *client) {
 			c.noteWritten()
 			told = len(c.line.sent) > 0 && !slices.ContainsFunc(c.line.sent, func(q *sequence) bool { return !q.told })
 		})

@@ -93,7 +93,7 @@ func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	if gate := r.late; gate != nil && req.URL.Query().Has("late") {
 		w = &lateWriter{ResponseWriter: w, gate: gate}
 	}
-	err := r.streams.Serve(w, req, id)
+	err := r.streams.Sockets.Serve(w, req, id)
 	if errors.Is(err, ErrFull) || errors.Is(err, ErrClosed) || errors.Is(err, ErrCutOff) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}

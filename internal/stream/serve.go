@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -16,12 +17,43 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 )
 
+// Sockets are the open sockets of all clients: no more than the limits allow, each held until it has
+// ended.
+type Sockets struct {
+	o         Options
+	limits    *limits
+	statuses  *Statuses
+	clients   *registry
+	ownership *ownership
+	receipts  *receipts
+	ctx       context.Context // ends with the grace period of Close
+	// closing ends when Close begins.
+	closing  context.Context
+	stop     context.CancelFunc
+	arrivals atomic.Uint64 // numbers the sockets
+
+	mu      sync.Mutex
+	open    map[*socket]struct{}
+	slots   slots
+	closed  bool
+	away    bool // sockets are refused: other hubs serve them better
+	serving sync.WaitGroup
+}
+
+func newSockets(ctx context.Context, o Options, s *Streams) *Sockets {
+	closing, stop := context.WithCancel(context.Background())
+	return &Sockets{
+		o: o, limits: s.limits, statuses: s.Statuses, clients: s.clients, ownership: s.ownership, receipts: s.receipts,
+		ctx: ctx, closing: closing, stop: stop, open: make(map[*socket]struct{}),
+	}
+}
+
 // Serve upgrades a request to a WebSocket, which outlives the request: waiting for the socket's end
 // would keep the request, the web server's buffers and the stack of all its handlers, which is more
 // than the socket itself needs. The query `events=live` has the same effect as Ident.Live. The
 // caller must check the Origin. ErrFull and ErrClosed are returned before anything is written;
 // after any other error there is nothing left to answer.
-func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error {
+func (s *Sockets) Serve(w http.ResponseWriter, r *http.Request, id Ident) error {
 	party := partyOf(id)
 	if err := s.reserve(party); err != nil {
 		return err
@@ -32,7 +64,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	// After the upgrade the client believes that it hears everything, so from here on none of it is
 	// dropped.
 	k := KeyOf(id.Requester)
-	s.change(k, true, func(c *client) {
+	s.clients.change(k, true, func(c *client) {
 		c.extend()
 		c.opening++
 	})
@@ -44,7 +76,7 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 		CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
-		s.change(k, false, (*client).opened)
+		s.clients.change(k, false, (*client).opened)
 		s.release(party)
 		return fmt.Errorf("stream: %w", err)
 	}
@@ -54,8 +86,8 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 		sock.shut(websocket.StatusPolicyViolation, "an unfinished message")
 	}}
 	sock.sid, sock.caller, sock.arrival = id.Client, id.Caller, arrival
-	sock.queue.ledger = s.ledgerOf(k)
-	sock.received = func(mark, probe uint64) { s.received(k, mark, probe) }
+	sock.queue.ledger = s.clients.ledgerOf(k)
+	sock.received = func(mark, probe uint64) { s.receipts.received(k, mark, probe) }
 	live := id.Live || wantsLive(r)
 	go func() {
 		defer s.release(party)
@@ -67,14 +99,14 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	return nil
 }
 
-func (s *Streams) newSocket(conn *websocket.Conn, r *http.Request) *socket {
+func (s *Sockets) newSocket(conn *websocket.Conn, r *http.Request) *socket {
 	sock := &socket{
 		conn:     conn,
 		browser:  r.Header.Get("Origin") != "",
 		opened:   time.Now(),
 		interval: s.o.StatusInterval,
 		silence:  s.o.KeepAlive,
-		fanout:   &s.fanout,
+		fanout:   &s.statuses.fanout,
 		features: func() []byte { return s.o.Features() },
 		observe:  s.o.Observe,
 		wake:     make(chan struct{}, 1),
@@ -87,13 +119,13 @@ func (s *Streams) newSocket(conn *websocket.Conn, r *http.Request) *socket {
 
 // run serves a socket until it ends, with two goroutines: one reads, one writes. The writer starts
 // a third one for each ping.
-func (s *Streams) run(sock *socket, k Key, live bool) {
-	sock.tally = s.callers.join(sock.caller, sock)
-	defer s.callers.leave(sock.caller, sock)
-	s.fanout.join(k.Tenant, sock)
-	defer s.fanout.leave(k.Tenant, sock)
+func (s *Sockets) run(sock *socket, k Key, live bool) {
+	sock.tally = s.statuses.callers.join(sock.caller, sock)
+	defer s.statuses.callers.leave(sock.caller, sock)
+	s.statuses.fanout.join(k.Tenant, sock)
+	defer s.statuses.fanout.leave(k.Tenant, sock)
 	if !s.admit(sock) {
-		s.change(k, false, (*client).opened)
+		s.clients.change(k, false, (*client).opened)
 		<-sock.shut(websocket.StatusGoingAway, "")
 		return
 	}
@@ -108,17 +140,17 @@ func (s *Streams) run(sock *socket, k Key, live bool) {
 	cut := false // by the client, and the writer met it first
 	defer func() {
 		if closed || cut { // taken now that the writer has stopped
-			s.left(k, sock, inOrder, answers)
+			s.receipts.left(k, sock, inOrder, answers)
 		}
-		s.change(k, false, func(c *client) { c.detach(sock) })
+		s.clients.change(k, false, func(c *client) { c.detach(sock) })
 	}()
 	defer all.Wait()
 	defer cancel()
 
-	if s.transport == nil {
-		s.arrive(ctx, sock, k, live)
+	if s.ownership.network.alone() {
+		s.ownership.arrive(ctx, sock, k, live)
 	} else {
-		all.Go(func() { s.arrive(ctx, sock, k, live) }) // asks the other hubs
+		all.Go(func() { s.ownership.arrive(ctx, sock, k, live) }) // asks the other hubs
 	}
 	sock.confirms = func() { all.Go(func() { sock.confirm(ctx) }) }
 	all.Go(func() {
@@ -143,8 +175,8 @@ func (s *Streams) run(sock *socket, k Key, live bool) {
 }
 
 // reserve takes a slot for a socket.
-func (s *Streams) reserve(p party) error {
-	l := s.limits.Load()
+func (s *Sockets) reserve(p party) error {
+	l := s.limits.now.Load()
 	own := l.TenantSockets(p.tenant)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +193,7 @@ func (s *Streams) reserve(p party) error {
 	return nil
 }
 
-func (s *Streams) release(p party) {
+func (s *Sockets) release(p party) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slots.free(p)
@@ -170,30 +202,29 @@ func (s *Streams) release(p party) {
 
 // admit registers a socket. It returns false if the streams have been closed
 // meanwhile.
-func (s *Streams) admit(sock *socket) bool {
+func (s *Sockets) admit(sock *socket) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	s.sockets[sock] = struct{}{}
+	s.open[sock] = struct{}{}
 	return true
 }
 
-func (s *Streams) dismiss(sock *socket) {
+func (s *Sockets) dismiss(sock *socket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.sockets, sock)
+	delete(s.open, sock)
 }
 
-// Close ends all sockets with close frame 1001 (going away) and waits for them
-// until ctx ends; then it cuts them. It refuses later sockets and drops everything
-// that is kept.
-func (s *Streams) Close(ctx context.Context) error {
+// close ends all sockets with close frame 1001 (going away) and waits for them until ctx ends; then
+// cut cuts them. It refuses later ones.
+func (s *Sockets) close(ctx context.Context, cut func()) error {
 	s.mu.Lock()
 	s.closed = true
-	s.close()
-	for sock := range s.sockets {
+	s.stop()
+	for sock := range s.open {
 		sock.shut(websocket.StatusGoingAway, "")
 	}
 	s.mu.Unlock()
@@ -203,42 +234,62 @@ func (s *Streams) Close(ctx context.Context) error {
 		s.serving.Wait()
 		close(done)
 	}()
-	var err error
 	select {
 	case <-done:
+		return nil
 	case <-ctx.Done():
-		err = ctx.Err()
-		s.cancel()
+		cut()
 		<-done
+		return ctx.Err()
 	}
-	s.leave(ctx)
-	s.cancel()
-	s.drop()
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	s.network.Wait()
-	return err
 }
 
-// drop frees all clients.
-func (s *Streams) drop() {
+// Hold takes a socket's slot for a connection that is not a socket but is held open like one, such
+// as a stream of server-sent events. The connection must end when the returned context does, which
+// is when the caller's ends or Close is called. release must be called then. The errors are
+// ErrFull, ErrTenantFull and ErrClosed.
+func (s *Sockets) Hold(ctx context.Context, id Ident) (held context.Context, release func(), err error) {
+	party := partyOf(id)
+	if err := s.reserve(party); err != nil {
+		return nil, nil, err
+	}
+	held, end := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.closing, end)
+	return held, func() {
+		stop()
+		end()
+		s.release(party)
+	}, nil
+}
+
+// sendAway closes all sockets and refuses new ones, or does so no more. The clients come back, to
+// another hub if they, or something in front of the hubs, know several.
+func (s *Sockets) sendAway(away bool) {
 	s.mu.Lock()
-	all := s.clients
-	s.clients = make(map[Key]*client)
-	for _, c := range all {
-		s.forget(c)
+	defer s.mu.Unlock()
+	if away && !s.away {
+		s.o.Logger.Warn("this hub alone is cut off from the queue: clients are sent to other hubs", "sockets", len(s.open))
 	}
-	s.mu.Unlock()
-	for _, c := range all {
-		c.mu.Lock()
-		c.line.clear()
-		c.gone = true
-		if c.alarm != nil {
-			c.alarm.Stop()
-		}
-		c.mu.Unlock()
+	if s.away = away; !away {
+		return
 	}
+	for sock := range s.open {
+		sock.shut(websocket.StatusServiceRestart, "")
+	}
+}
+
+// Count returns the number of open sockets.
+func (s *Sockets) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+// CountOf returns the number of open sockets of a tenant.
+func (s *Sockets) CountOf(tenant string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slots.tenants[tenant]
 }
 
 // mintSID generates a client id in ComfyUI's form: 32 hex digits.

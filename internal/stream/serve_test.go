@@ -77,7 +77,7 @@ func TestRunsWithoutClient(t *testing.T) {
 		require.False(t, r.streams.Owes(Key{}, "b", ""))
 		r.streams.Send(Key{}, other("x"))
 		require.Empty(t, p.settled())
-		require.Len(t, r.streams.clients, 1, "only the one with the minted id")
+		require.Len(t, r.streams.clients.clients, 1, "only the one with the minted id")
 	})
 }
 
@@ -88,16 +88,16 @@ func TestNewestSocketWins(t *testing.T) {
 		old.settled()
 		p := r.open("/ws?clientId=me")
 		require.Equal(t, words(hello(0, "me"), start("a")), p.settled())
-		require.Equal(t, 2, r.streams.Sockets(), "the old one stays open")
+		require.Equal(t, 2, r.streams.Sockets.Count(), "the old one stays open")
 		old.leave()
 		a.Send(other("a executed"))
 		require.Equal(t, words("a executed"), p.settled(), "the old one's end changes nothing")
-		require.Equal(t, 1, r.streams.Sockets())
+		require.Equal(t, 1, r.streams.Sockets.Count())
 
 		old, p = p, r.open("/ws?clientId=me")
 		p.settled()
 		time.Sleep(time.Minute)
-		r.streams.StatusChanged()
+		r.streams.Statuses.Changed()
 		a.End()
 		r.streams.Send(Key{Client: "me"}, other("hello"))
 		require.Empty(t, old.settled(), "the old one gets nothing at all")
@@ -132,7 +132,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 			a.Send(message(Preview, strings.Repeat("p", 1000)))
 			a.Send(message(Progress, strings.Repeat("x", 100)))
 		}
-		require.Equal(t, 2, r.streams.Sockets(), "previews and progress alone do not fill it")
+		require.Equal(t, 2, r.streams.Sockets.Count(), "previews and progress alone do not fill it")
 		for range 400 {
 			a.Send(other(strings.Repeat("e", 1000)))
 			theirs.Send(other("executed"))
@@ -140,7 +140,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		require.Len(t, quick.settled(), 2+400, "nobody else waits")
 		time.Sleep(30 * time.Second) // not even the close frame can be written
 		synctest.Wait()
-		require.Equal(t, 1, r.streams.Sockets())
+		require.Equal(t, 1, r.streams.Sockets.Count())
 		a.End(other(success("a")))
 		dead.leave()
 		p := r.open("/ws?clientId=me")
@@ -230,15 +230,15 @@ func TestClose(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, r.streams.Close(ctx), context.DeadlineExceeded, "deaf does not answer")
 		require.Equal(t, websocket.StatusGoingAway, p.closeCode())
-		require.Zero(t, r.streams.Sockets())
+		require.Zero(t, r.streams.Sockets.Count())
 		deaf.leave()
 
 		// Everything is quiet afterwards.
 		a.End()
 		r.run("me", "b").End()
 		r.streams.Posted(Key{Client: "x"}, time.Now())
-		r.streams.StatusChanged()
-		require.Empty(t, r.streams.clients)
+		r.streams.Statuses.Changed()
+		require.Empty(t, r.streams.clients.clients)
 		_, resp, err := r.request("/ws", nil)
 		require.Error(t, err)
 		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
@@ -253,10 +253,10 @@ func TestRefusedRequests(t *testing.T) {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodGet, "/ws", nil)
 		r.Header.Set("Upgrade", upgrade)
-		require.Error(t, s.Serve(w, r, Ident{}))
+		require.Error(t, s.Sockets.Serve(w, r, Ident{}))
 		require.GreaterOrEqual(t, w.Code, 400)
 	}
-	require.Zero(t, s.slots.all, "a broken handshake gives its place back")
+	require.Zero(t, s.Sockets.slots.all, "a broken handshake gives its place back")
 	require.NoError(t, s.Close(t.Context()))
 }
 
@@ -313,7 +313,7 @@ func TestReconnectStorm(t *testing.T) {
 				for range 20 {
 					a.Send(message(Progress, "a"))
 					b.Send(message(Preview, "b"))
-					r.streams.StatusChanged(id)
+					r.streams.Statuses.Changed(id)
 				}
 				b.End(other(success(fmt.Sprint(n + 1))))
 				a.End(other(success(fmt.Sprint(n))))

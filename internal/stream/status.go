@@ -156,14 +156,22 @@ func (g *callerSockets) tell() {
 	}
 }
 
-// StatusChanged reports that the counts of these callers may have changed; without
+// Statuses tell sockets how many jobs their callers have, as soon as that changes and no more often
+// than needed.
+type Statuses struct {
+	callers callers
+	// fanout sends a status when the listings change.
+	fanout statusFanout
+}
+
+// Changed reports that the counts of these callers may have changed; without
 // an argument, those of all callers.
-func (s *Streams) StatusChanged(callers ...string) { s.callers.changed(callers) }
+func (s *Statuses) Changed(callers ...string) { s.callers.changed(callers) }
 
 // JobChanged reports that a job of a caller has been queued, started or ended: that
 // caller's count may have changed, and so has what listings show to the tenant.
 // Empty names mean that any job of any tenant may have changed.
-func (s *Streams) JobChanged(tenant, caller string) {
+func (s *Statuses) JobChanged(tenant, caller string) {
 	s.fanout.changed(tenant)
 	if caller == "" {
 		s.callers.changed(nil)
@@ -174,7 +182,7 @@ func (s *Streams) JobChanged(tenant, caller string) {
 }
 
 // JobMoved is JobChanged for a change that leaves the count as it is.
-func (s *Streams) JobMoved(tenant, caller string) {
+func (s *Statuses) JobMoved(tenant, caller string) {
 	s.fanout.changed(tenant)
 	s.callers.tell(caller)
 	s.fanout.tell(tenant)
@@ -191,7 +199,7 @@ type Counting struct {
 
 // Counting must be called before the change is sent to the queue. The hint of this change must then
 // be reported with JobMoved.
-func (s *Streams) Counting(caller string) Counting {
+func (s *Statuses) Counting(caller string) Counting {
 	s.callers.mu.Lock()
 	defer s.callers.mu.Unlock()
 	c := Counting{callers: &s.callers, caller: caller, group: s.callers.all[caller]}

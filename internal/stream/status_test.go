@@ -18,10 +18,10 @@ func TestFirstMessageIsStatusWithSID(t *testing.T) {
 		r.setCount("me", 3)
 		p := r.open("/ws?clientId=me")
 		require.Equal(t, words(`{"type": "status", "data": {"status": {"exec_info": {"queue_remaining": 3}}, "sid": "me"}}`), p.settled())
-		r.streams.StatusChanged("me")
+		r.streams.Statuses.Changed("me")
 		require.Equal(t, words(`{"type": "status", "data": {"status": {"exec_info": {"queue_remaining": 3}}}}`), p.settled(),
 			"only the first has a sid")
-		require.Equal(t, 1, r.streams.Sockets())
+		require.Equal(t, 1, r.streams.Sockets.Count())
 		for _, path := range []string{"/ws", "/ws?clientId="} {
 			require.Regexp(t, `"sid": "[0-9a-f]{32}"}}$`, r.open(path).settled()[0])
 		}
@@ -34,7 +34,7 @@ func TestStatusIsCoalesced(t *testing.T) {
 		p.settled()
 		for i := range 1000 {
 			r.setCount("me", i)
-			r.streams.StatusChanged("me", "unknown")
+			r.streams.Statuses.Changed("me", "unknown")
 			time.Sleep(tick)
 		}
 		time.Sleep(time.Second)
@@ -49,7 +49,7 @@ func TestStatusIsCoalesced(t *testing.T) {
 		}
 		// It replaces one that is due.
 		r.run("me", "x").End()
-		r.streams.StatusChanged("me")
+		r.streams.Statuses.Changed("me")
 		r.run("me", "y").End()
 		time.Sleep(time.Second)
 		require.Len(t, p.settled(), 6)
@@ -64,7 +64,7 @@ func TestStatusIsNeverHeld(t *testing.T) {
 		r.run("me", "b").End()
 		require.Equal(t, words(start("a")), p.settled(), "b is held")
 		r.setCount("me", 1)
-		r.streams.StatusChanged()
+		r.streams.Statuses.Changed()
 		require.Equal(t, words(status(1)), p.settled())
 	})
 }
@@ -100,7 +100,7 @@ func TestCountCannotBeHad(t *testing.T) {
 		r.mu.Lock()
 		r.fail = errors.New("away")
 		r.mu.Unlock()
-		r.streams.StatusChanged("me")
+		r.streams.Statuses.Changed("me")
 		require.Empty(t, p.settled(), "no number, no message")
 		r.run("me", "a").End()
 		require.Equal(t, words(start("a"), status(4), null("a")), p.settled(), "but an end is never held up")
@@ -117,7 +117,7 @@ func TestCountIsSharedByTheSocketsOfACaller(t *testing.T) {
 		synctest.Wait()
 		asked := r.asked
 		r.setCount("tenant", 5)
-		r.streams.StatusChanged("tenant")
+		r.streams.Statuses.Changed("tenant")
 		for i, p := range peers {
 			require.Equal(t, words(hello(0, fmt.Sprint(i)), status(5)), p.settled())
 		}
@@ -133,7 +133,7 @@ func TestStatusComesAfterWhatIsQueued(t *testing.T) {
 		a := r.run("me", "a")
 		a.Send(other(executed("a")))
 		synctest.Wait()
-		r.streams.StatusChanged("me") // the queue reports that the job has ended
+		r.streams.Statuses.Changed("me") // the queue reports that the job has ended
 		time.Sleep(time.Second)
 		p.read()
 		time.Sleep(time.Second)
@@ -150,9 +150,9 @@ func TestEndTellsTheCount(t *testing.T) {
 		asks    bool
 	}{
 		"nothing else happens":                    {func(*rig) {}, false},
-		"the hint of the end comes":               {func(r *rig) { r.streams.JobMoved("tenant", "me") }, false},
-		"another job is queued":                   {func(r *rig) { r.setCount("me", 7); r.streams.JobChanged("tenant", "me") }, true},
-		"somebody says that all may have changed": {func(r *rig) { r.setCount("me", 0); r.streams.StatusChanged() }, true},
+		"the hint of the end comes":               {func(r *rig) { r.streams.Statuses.JobMoved("tenant", "me") }, false},
+		"another job is queued":                   {func(r *rig) { r.setCount("me", 7); r.streams.Statuses.JobChanged("tenant", "me") }, true},
+		"somebody says that all may have changed": {func(r *rig) { r.setCount("me", 0); r.streams.Statuses.Changed() }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, r *rig) {
@@ -160,7 +160,7 @@ func TestEndTellsTheCount(t *testing.T) {
 				r.setCount("me", 5)
 				p, other := r.open("/ws?clientId=me"), r.open("/ws?clientId=tab")
 				run := r.run("me", "a")
-				r.streams.JobChanged("tenant", "me")
+				r.streams.Statuses.JobChanged("tenant", "me")
 				time.Sleep(time.Second)
 				p.settled()
 				other.settled()
@@ -168,7 +168,7 @@ func TestEndTellsTheCount(t *testing.T) {
 				asked := r.asked
 				r.mu.Unlock()
 
-				counting := r.streams.Counting("me")
+				counting := r.streams.Statuses.Counting("me")
 				r.setCount("me", 4)
 				c.between(r)
 				counting.Counted(4)
@@ -197,12 +197,12 @@ func TestEndTellsTheCountToANewSocket(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		r.ident.Caller = "me"
 		r.setCount("me", 5)
-		counting := r.streams.Counting("me")
+		counting := r.streams.Statuses.Counting("me")
 		p := r.open("/ws?clientId=me")
 		synctest.Wait()
 		p.settled()
 		r.setCount("me", 4)
-		r.streams.JobMoved("tenant", "me")
+		r.streams.Statuses.JobMoved("tenant", "me")
 		counting.Counted(4)
 		counting.Tell()
 		time.Sleep(time.Second)
@@ -219,7 +219,7 @@ func TestCountIsAskedAgain(t *testing.T) {
 		p := r.open("/ws?clientId=me")
 		p.settled()
 		// Two ends at the same time, whose replies arrive in the wrong order.
-		first, second := r.streams.Counting("me"), r.streams.Counting("me")
+		first, second := r.streams.Statuses.Counting("me"), r.streams.Statuses.Counting("me")
 		one, two := r.run("me", "a"), r.run("me", "b")
 		r.setCount("me", 0)
 		second.Counted(0)
@@ -248,7 +248,7 @@ func TestEverySocketOfATenantHearsOfAChange(t *testing.T) {
 		}
 		r.setCount("ann", 1)
 		asked := r.asked
-		r.streams.JobChanged("house", "ann")
+		r.streams.Statuses.JobChanged("house", "ann")
 		require.Equal(t, words(status(1)), ann.settled(), "once")
 		require.Equal(t, words(status(0)), bob.settled(), "and each is told its own number")
 		require.Equal(t, words(status(0)), web.settled(), "browsers as well")
@@ -258,7 +258,7 @@ func TestEverySocketOfATenantHearsOfAChange(t *testing.T) {
 		require.Empty(t, other.settled(), "it is nobody else's business")
 		require.Equal(t, 1, r.asked-asked, "only the number that may have changed is asked for")
 
-		r.streams.JobChanged("", "") // events were missed
+		r.streams.Statuses.JobChanged("", "") // events were missed
 		for _, p := range []*peer{ann, bob, web, other} {
 			require.Len(t, p.settled(), 1)
 		}
@@ -289,7 +289,7 @@ func TestManySocketsOfATenantAreToldInTurns(t *testing.T) {
 		}
 		// A change every 20 ms for 8 s: each socket has two turns.
 		for range 400 {
-			r.streams.JobChanged("house", "somebody")
+			r.streams.Statuses.JobChanged("house", "somebody")
 			time.Sleep(20 * time.Millisecond)
 		}
 		all, most, least := heard()
@@ -297,13 +297,13 @@ func TestManySocketsOfATenantAreToldInTurns(t *testing.T) {
 		require.GreaterOrEqual(t, all, 8*50-5)
 		require.LessOrEqual(t, most-least, 1, "nobody is told more often than others")
 		// After the last change, every socket is told once. (The keep-alive is due 9 s later.)
-		r.streams.JobChanged("house", "somebody")
+		r.streams.Statuses.JobChanged("house", "somebody")
 		time.Sleep(4500 * time.Millisecond)
 		all, _, least = heard()
 		require.Equal(t, 1, least)
 		require.LessOrEqual(t, all, sockets+5)
 		// Nobody waits for a socket that leaves.
-		r.streams.JobChanged("house", "somebody")
+		r.streams.Statuses.JobChanged("house", "somebody")
 		for _, p := range peers[:150] {
 			require.NoError(t, p.conn.Close(websocket.StatusNormalClosure, ""))
 		}
@@ -311,10 +311,10 @@ func TestManySocketsOfATenantAreToldInTurns(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		_, _, least = heard()
 		require.Equal(t, 1, least)
-		r.streams.fanout.mu.Lock()
-		defer r.streams.fanout.mu.Unlock()
-		require.Equal(t, 50, r.streams.fanout.all["house"].order.Len())
-		require.Zero(t, r.streams.fanout.all["house"].behind)
+		r.streams.Statuses.fanout.mu.Lock()
+		defer r.streams.Statuses.fanout.mu.Unlock()
+		require.Equal(t, 50, r.streams.Statuses.fanout.all["house"].order.Len())
+		require.Zero(t, r.streams.Statuses.fanout.all["house"].behind)
 	})
 }
 
@@ -324,12 +324,12 @@ func TestFanoutLeavesNothing(t *testing.T) {
 		r.ident.Tenant = "house"
 		p := r.open("/ws?clientId=ann")
 		p.settled()
-		r.streams.JobChanged("house", "")
-		r.streams.JobChanged("nobody", "")
+		r.streams.Statuses.JobChanged("house", "")
+		r.streams.Statuses.JobChanged("nobody", "")
 		require.NoError(t, p.conn.Close(websocket.StatusNormalClosure, ""))
 		synctest.Wait()
 		require.NoError(t, r.streams.Close(context.Background()))
-		require.Empty(t, r.streams.fanout.all)
+		require.Empty(t, r.streams.Statuses.fanout.all)
 	})
 }
 

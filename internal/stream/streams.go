@@ -5,16 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/tenantlru"
 )
 
-// Errors that [Streams.Serve] returns before anything was written to the client, so
+// Errors that [Sockets.Serve] returns before anything was written to the client, so
 // that its caller can answer.
 var (
 	// ErrFull means that MaxSockets sockets are open, or nearly so and the caller
@@ -140,156 +137,38 @@ func positive[T int | int64 | time.Duration](value, otherwise T) T {
 }
 
 // Streams holds the event streams of all clients. It is safe for concurrent use.
-//
-// Many methods: the sockets, lines and owners of all clients are found by the same
-// key under one lock, and each message from a client, a run or another hub changes
-// them together.
 type Streams struct {
-	o       Options
-	started time.Time
-	callers callers
-	// fanout sends a status when the listings change.
-	fanout statusFanout
+	// Statuses are what sockets are told of the number of jobs.
+	Statuses *Statuses
+	// Sockets are the open sockets.
+	Sockets *Sockets
 
-	limits atomic.Pointer[Limits]
-
-	ctx    context.Context // ends with the grace period of Close
-	cancel context.CancelFunc
-	// closing ends when Close begins.
-	closing context.Context
-	close   context.CancelFunc
-
-	transport Transport // nil without other hubs
-	self      string
-	sessions  atomic.Uint64           // of forwarders and entries
-	numbers   atomic.Uint64           // of sequences
-	arrivals  atomic.Uint64           // of sockets
-	pongs     tenantlru.Map[struct{}] // the clients that have answered a ping
-	network   sync.WaitGroup          // requests to other hubs in progress
-	cutOff    time.Time               // since when no heartbeat has reached the others, for that goroutine
-
-	mu      sync.Mutex
-	clients map[Key]*client
-	total   *ledger
-	tenants map[string]*ledger
-	sockets map[*socket]struct{}
-	slots   slots
-	closed  bool
-	away    bool // sockets are refused: other hubs serve them better
-	over    bool // nothing more may be spawned
-	serving sync.WaitGroup
+	limits    *limits
+	cancel    context.CancelFunc // ends all that is not over with the grace period of Close
+	clients   *registry
+	network   *network
+	ownership *ownership
+	receipts  *receipts
 }
 
 // New returns an empty set of streams. Clients that were connected to an earlier
 // hub are assumed to have left now: their replay window begins.
 func New(o Options) *Streams {
-	s := &Streams{
-		o:       o.withDefaults(),
-		started: time.Now(),
-		clients: make(map[Key]*client),
-		total:   &ledger{},
-		tenants: make(map[string]*ledger),
-		sockets: make(map[*socket]struct{}),
-	}
-	s.callers.ask = s.o.Count
-	s.fanout.pace = s.o.TenantStatuses
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.closing, s.close = context.WithCancel(context.Background())
+	o = o.withDefaults()
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Streams{Statuses: &Statuses{}, limits: &limits{}, cancel: cancel, network: newNetwork(ctx, o)}
+	s.Statuses.callers.ask, s.Statuses.fanout.pace = o.Count, o.TenantStatuses
 	s.SetLimits(Limits{ReplayWindow: o.ReplayWindow, MaxSockets: o.MaxSockets, TenantSockets: o.TenantSockets})
-	s.startNetwork()
+	s.clients = newRegistry(o, s.network, s.limits.window)
+	s.receipts = &receipts{clients: s.clients, network: s.network, delivered: o.Delivered}
+	s.ownership = &ownership{clients: s.clients, network: s.network, arrived: o.Arrived}
+	s.Sockets = newSockets(ctx, o, s)
+	if !s.network.alone() {
+		x := &inbox{clients: s.clients, network: s.network, pass: s.Send, fetched: s.receipts.fetched}
+		w := &watch{clients: s.clients, network: s.network, ownership: s.ownership, inbox: x, near: o.Neighbours, sendAway: s.Sockets.sendAway}
+		w.start()
+	}
 	return s
-}
-
-// change runs fn on the client of k with its lock held, then settles the client. If
-// the client is unknown and create is false, fn is not called.
-func (s *Streams) change(k Key, create bool, fn func(*client)) {
-	if k.Client == "" {
-		return
-	}
-	for {
-		c := s.client(k, create)
-		if c == nil {
-			return
-		}
-		if c.change(fn) {
-			return
-		}
-	}
-}
-
-// client returns the client of k, creating it if create is set.
-func (s *Streams) client(k Key, create bool) *client {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.clients[k]
-	if c == nil && create && !s.closed {
-		c = &client{key: k, streams: s, until: s.started.Add(s.window())}
-		c.entry, c.line.numbers = s.sessions.Add(1), &s.numbers
-		// A late pong may be for an earlier entry of the client: its numbers are lower.
-		c.line.mark, c.line.probe = c.entry<<32, c.entry<<32
-		c.line.limits = lineLimits{
-			hold: s.o.HoldBytes, spill: s.o.SpillBytes, spillDir: s.o.SpillDir, ledger: s.ledger(k.Tenant),
-		}
-		c.line.limits.ledger.clients++
-		s.pongs.Read(k.Tenant, k.Client, func(*struct{}) { c.line.pongs = true })
-		s.clients[k] = c
-	}
-	return c
-}
-
-// ledger returns the ledger of a tenant, creating it if necessary. The caller holds the lock.
-func (s *Streams) ledger(tenant string) *ledger {
-	g := s.tenants[tenant]
-	if g == nil {
-		g = &ledger{above: s.total, part: func() bool { return s.o.Shares(tenant) }}
-		s.tenants[tenant] = g
-		s.total.tenants.Add(1)
-	}
-	return g
-}
-
-// ledgerOf returns the ledger of a client's tenant.
-func (s *Streams) ledgerOf(k Key) (g *ledger) {
-	s.change(k, false, func(c *client) { g = c.line.limits.ledger })
-	return g
-}
-
-// forget removes a client from the count of its tenant. The caller holds the lock.
-func (s *Streams) forget(c *client) {
-	g := c.line.limits.ledger
-	if g.clients--; g.clients == 0 && s.tenants[c.key.Tenant] == g {
-		delete(s.tenants, c.key.Tenant)
-		s.total.tenants.Add(-1)
-	}
-}
-
-// hasRoom reports whether a tenant may have one more client without a socket.
-func (s *Streams) hasRoom(tenant string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.tenants[tenant].crowded(len(s.clients))
-}
-
-// change returns false if the client has left the registry meanwhile.
-func (c *client) change(fn func(*client)) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.gone {
-		return false
-	}
-	fn(c)
-	c.settle()
-	return true
-}
-
-// remove removes a client, whose lock is held, from the registry.
-func (s *Streams) remove(c *client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.clients[c.key] == c {
-		delete(s.clients, c.key)
-		s.forget(c)
-	}
 }
 
 // Begin opens the sequence of a run that has started to execute; its execution_start is the first
@@ -299,11 +178,11 @@ func (s *Streams) remove(c *client) {
 // already been told.
 func (s *Streams) Begin(k Key, a Attempt) *Run {
 	r := &Run{}
-	s.change(k, true, func(c *client) {
-		if c.hasEnd(a.Job) {
+	s.clients.change(k, true, func(c *client) {
+		if c.fences.hasEnd(a.Job) {
 			return
 		}
-		c.newest(a.Job, a.Fence)
+		c.fences.enter(&c.line, a.Job, a.Fence)
 		r.client, r.sequence = c, c.line.begin(a.Prompt, a.Fence)
 		if q := r.sequence; q.at == 0 {
 			q.job, q.at = a.Job, time.Now().UnixMilli()
@@ -319,11 +198,11 @@ func (s *Streams) Begin(k Key, a Attempt) *Run {
 // hub has brought about, and is not shown if it has already been told; without one, it is shown
 // whatever was shown before.
 func (s *Streams) Ended(k Key, a Attempt, msgs ...Message) {
-	s.change(k, true, func(c *client) {
-		if c.hasEnd(a.Job) {
+	s.clients.change(k, true, func(c *client) {
+		if c.fences.hasEnd(a.Job) {
 			return
 		}
-		c.newest(a.Job, a.Fence)
+		c.fences.enter(&c.line, a.Job, a.Fence)
 		c.line.ended(a, msgs)
 		c.findOwner()
 	})
@@ -333,8 +212,8 @@ func (s *Streams) Ended(k Key, a Attempt, msgs ...Message) {
 // replay window of a client that opens its socket after its POST. A tenant that
 // names very many clients without sockets gets no more such windows.
 func (s *Streams) Posted(k Key, at time.Time) {
-	s.change(k, s.hasRoom(k.Tenant), func(c *client) {
-		if until := at.Add(s.window()); until.After(c.until) {
+	s.clients.change(k, s.clients.hasRoom(k.Tenant), func(c *client) {
+		if until := at.Add(s.limits.window()); until.After(c.until) {
 			c.until = until
 		}
 	})
@@ -345,13 +224,13 @@ func (s *Streams) Posted(k Key, at time.Time) {
 // no socket is told one end twice. Otherwise the caller may build the messages from history, see
 // [Streams.Ended].
 func (s *Streams) Owes(k Key, promptID, job string) (owes bool) {
-	s.change(k, false, func(c *client) { owes = c.line.owes(promptID, job) })
+	s.clients.change(k, false, func(c *client) { owes = c.line.owes(promptID, job) })
 	return owes
 }
 
 // Connected reports whether the client has a socket here.
 func (s *Streams) Connected(k Key) (connected bool) {
-	s.change(k, false, func(c *client) { connected = c.socket != nil })
+	s.clients.change(k, false, func(c *client) { connected = c.socket != nil })
 	return connected
 }
 
@@ -359,7 +238,7 @@ func (s *Streams) Connected(k Key) (connected bool) {
 // message is never held; without a socket it is dropped.
 func (s *Streams) Send(k Key, m Message) {
 	f := &frame{kind: m.Kind, node: m.Node, binary: m.Binary, data: m.Data, size: int64(len(m.Data))}
-	s.change(k, false, func(c *client) {
+	s.clients.change(k, false, func(c *client) {
 		switch {
 		case c.opening > 0:
 			c.early.keep(f)
@@ -369,16 +248,62 @@ func (s *Streams) Send(k Key, m Message) {
 	})
 }
 
-// Sockets returns the number of open sockets.
-func (s *Streams) Sockets() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.sockets)
+// PostedNext reports that the client has just posted a prompt here; the id is empty if the client
+// has not chosen one. A client that posts after its last prompt has ended has read that end.
+func (s *Streams) PostedNext(k Key, posted string) {
+	s.receipts.receive(k, "next prompt", func(c *client) []*sequence { return c.line.postedNext(posted) })
 }
 
-// SocketsOf returns the number of open sockets of a tenant.
-func (s *Streams) SocketsOf(tenant string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.slots.tenants[tenant]
+// Fetched reports that one of the clients was sent the results of ended prompts, which is as good
+// as reading their ends from the socket.
+func (s *Streams) Fetched(clients []Key, prompts []string) {
+	if len(prompts) == 0 {
+		return
+	}
+	for _, k := range clients {
+		s.receipts.fetched(k, prompts)
+	}
+	s.ownership.tell(clients, prompts)
+}
+
+// Knows reports whether the client has a socket at any hub, or had one within the
+// replay window.
+func (s *Streams) Knows(ctx context.Context, k Key) (known bool) {
+	s.clients.change(k, false, func(*client) { known = true })
+	if known || s.network.alone() || k.Client == "" {
+		return known
+	}
+	owners, err := s.network.owners(ctx, k)
+	return err == nil && owners[0].Hub != ""
+}
+
+// Pass sends a message that belongs to no run to the client's socket, whichever hub has it. Without
+// a socket it is dropped, unless one is being opened: then it is held.
+func (s *Streams) Pass(ctx context.Context, k Key, m Message) {
+	here := s.network.alone()
+	s.clients.change(k, false, func(c *client) { here = here || c.socket != nil || c.opening > 0 || c.ownedHere() })
+	if here {
+		s.Send(k, m)
+		return
+	}
+	owners, err := s.network.owners(ctx, k)
+	if err != nil || owners[0].Hub == "" || len(m.Data) > inlineBytes {
+		return
+	}
+	s.network.send(owners[0].Hub, peerMessage{
+		kind: peerClientMessages, k: k, owner: owners[0].Number, events: []runEvent{{kind: runFrame, message: m}},
+	})
+}
+
+// Close ends all sockets with close frame 1001 (going away) and waits for them
+// until ctx ends; then it cuts them. It refuses later sockets and drops everything
+// that is kept.
+func (s *Streams) Close(ctx context.Context) error {
+	s.clients.close()
+	err := s.Sockets.close(ctx, s.cancel)
+	s.network.leave(ctx)
+	s.cancel()
+	s.clients.drop()
+	s.network.close()
+	return err
 }

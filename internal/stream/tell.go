@@ -8,7 +8,7 @@ import "time"
 // Holds reports whether this hub holds the client's stream: the client has a socket
 // here, or had one so recently that it is expected back.
 func (s *Streams) Holds(k Key) (holds bool) {
-	s.change(k, false, func(c *client) { holds = c.socket != nil || c.ownedHere() })
+	s.clients.change(k, false, func(c *client) { holds = c.socket != nil || c.ownedHere() })
 	return holds
 }
 
@@ -22,7 +22,7 @@ type Present struct {
 // Present returns the clients that have a socket here.
 func (s *Streams) Present() []Present {
 	var present []Present
-	for _, c := range s.all() {
+	for _, c := range s.clients.all() {
 		c.change(func(c *client) {
 			if c.socket != nil {
 				present = append(present, Present{c.key, c.socket.opened})
@@ -36,9 +36,9 @@ func (s *Streams) Present() []Present {
 // or is waiting to be. running means that messages of the job have arrived, but not
 // its end.
 func (s *Streams) Told(k Key, job string) (told, running bool) {
-	s.change(k, false, func(c *client) {
+	s.clients.change(k, false, func(c *client) {
 		q := c.line.of(job)
-		told = c.hasEnd(job) || q != nil && q.over
+		told = c.fences.hasEnd(job) || q != nil && q.over
 		running = q != nil && !q.over
 	})
 	return told, running
@@ -51,16 +51,16 @@ func (s *Streams) EndedElsewhere(k Key, promptID, job string, msgs ...Message) {
 	if len(msgs) == 0 {
 		return
 	}
-	s.change(k, true, func(c *client) {
+	s.clients.change(k, true, func(c *client) {
 		q := c.line.of(job)
-		if c.hasEnd(job) || q != nil && (q.over || q.remote == nil) {
+		if c.fences.hasEnd(job) || q != nil && (q.over || q.remote == nil) {
 			return
 		}
 		if q != nil {
 			c.line.lose(q)
 			q.remote.outdated = true
 		}
-		c.noteFence(job, finished)
+		c.fences.note(job, finished)
 		c.line.ended(Attempt{Prompt: promptID, Job: job, Fence: finished}, msgs)
 		c.findOwner()
 	})

@@ -51,7 +51,7 @@ func (c *Canceller) Stop(ctx context.Context, j job.Job) error {
 	default:
 		c.Dispatch.Runs.Cancel(j.Key)
 	}
-	c.Streams.StatusChanged(j.Caller)
+	c.Streams.Statuses.Changed(j.Caller)
 	return nil
 }
 
@@ -68,7 +68,7 @@ func (c *Canceller) Withdraw(ctx context.Context, j job.Job, listed bool) error 
 			stream.Text(comfyui.ExecutionInterrupted(j.ID, "", "", nil, time.Now())))
 		c.Dispatch.Runs.Withdraw(j.Key)
 	}
-	c.Streams.StatusChanged(j.Caller)
+	c.Streams.Statuses.Changed(j.Caller)
 	return nil
 }
 
@@ -92,7 +92,7 @@ func (c *Canceller) CancelWaiting(ctx context.Context, jobs ...job.Job) (gone ma
 	}
 	slices.Sort(callers)
 	if callers = slices.Compact(callers); len(callers) > 0 {
-		c.Streams.StatusChanged(callers...)
+		c.Streams.Statuses.Changed(callers...)
 	}
 	return gone, err
 }

@@ -263,7 +263,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	if accepted.Existing && j.State.Ended() {
 		s.replay(ctx, j)
 	} else {
-		s.Streams.StatusChanged(j.Caller)
+		s.Streams.Statuses.Changed(j.Caller)
 	}
 	if accepted.Existing || j.DoorUntil > 0 { // it may have moved on since
 		if position, err = s.Queue.Position(ctx, j.Key); err != nil {

@@ -80,14 +80,14 @@ func (s *Insight) Stats(ctx context.Context, v Viewer) (Stats, error) {
 	var err error
 	if s.SeesAll(v) {
 		live, out.Waiting, _, err = s.Queue.CountAll(ctx)
-		out.Sockets = s.Streams.Sockets()
+		out.Sockets = s.Streams.Sockets.Count()
 		out.WebUI, out.Strangers = s.Pages.Where(), s.strangers()
 		if err == nil {
 			out.Ended, err = s.Queue.Ends(ctx)
 		}
 	} else {
 		live, out.Waiting, err = s.Queue.CountOf(ctx, v.Tenant)
-		out.Sockets = s.Streams.SocketsOf(v.Tenant)
+		out.Sockets = s.Streams.Sockets.CountOf(v.Tenant)
 	}
 	out.Running = live - out.Waiting
 	out.Instances = map[fleet.State]int{}

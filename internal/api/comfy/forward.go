@@ -58,7 +58,7 @@ func (c *Room) passTo(client *comfyui.Client, w http.ResponseWriter, r *http.Req
 	held := budget.From(r.Context())
 	held.Relay() // nothing of the body stays here
 	if upgrades(r) {
-		ctx, release, err := c.hub().Streams.Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
+		ctx, release, err := c.hub().Streams.Sockets.Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
 		if err != nil {
 			refuseSocket(c.Requests, w, err)
 			return

@@ -27,7 +27,7 @@ func (c *Room) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester
 	}
 	c.Recent.Note(a, a.Client)
 	c.hub().Ends.TellMissed(r.Context(), stream.KeyOf(a.Requester()))
-	err := c.hub().Streams.Serve(w, r, stream.Ident{Requester: a.Requester(), Network: a.Network, Share: a.Share(), Live: a.Live, Until: a.Until})
+	err := c.hub().Streams.Sockets.Serve(w, r, stream.Ident{Requester: a.Requester(), Network: a.Network, Share: a.Share(), Live: a.Live, Until: a.Until})
 	refuseSocket(c.Requests, w, err)
 }
 
