@@ -97,7 +97,7 @@ func (c *client) extend() {
 // that is not being read, drops what no client came back for, and removes a client
 // with nothing left from the registry.
 func (c *client) settle() {
-	if c.waits() && !c.line.doubtful() {
+	if c.waits() && !c.line.lists.doubtful() {
 		c.line.attach(c.socket.push, c.live)
 	}
 	if w := c.socket; w != nil && w.overflowed() {
@@ -120,7 +120,7 @@ func (c *client) settle() {
 		}
 		c.line.forget()
 	}
-	if c.line.empty() {
+	if c.line.lists.empty() {
 		c.gone = true
 		c.registry.remove(c)
 		c.release()
@@ -135,12 +135,12 @@ func (c *client) report() {
 	c.line.unheld = nil
 	if c.line.cuts > 0 {
 		c.log.Warn("held events of a client exceeded their memory and were truncated",
-			"cuts", c.line.cuts, "limit_bytes", c.line.limits.hold)
+			"cuts", c.line.cuts, "limit_bytes", c.line.buffer.limits.hold)
 		c.line.cuts = 0
 	}
-	if c.line.spillErr != nil {
-		c.log.Warn("held results stay in memory", "error", c.line.spillErr)
-		c.line.spillErr = nil
+	if c.line.buffer.spillErr != nil {
+		c.log.Warn("held results stay in memory", "error", c.line.buffer.spillErr)
+		c.line.buffer.spillErr = nil
 	}
 }
 

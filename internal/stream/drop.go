@@ -4,7 +4,7 @@ package stream
 // client's socket is at another hub, that is unknown and Shows returns false.
 func (s *Streams) Shows(k Key, job string) (shown bool) {
 	s.clients.change(k, false, func(c *client) {
-		q := c.line.of(job)
+		q := c.line.lists.of(job)
 		shown = q != nil && q.shown(&c.line)
 	})
 	return shown
@@ -15,7 +15,7 @@ func (s *Streams) Shows(k Key, job string) (shown bool) {
 // otherwise the prompt ends with the given end messages.
 func (s *Streams) Drop(k Key, job string, end ...Message) {
 	s.clients.change(k, false, func(c *client) {
-		q := c.line.of(job)
+		q := c.line.lists.of(job)
 		switch {
 		case q == nil || q.over:
 		case q.shown(&c.line):
@@ -28,4 +28,4 @@ func (s *Streams) Drop(k Key, job string, end ...Message) {
 
 // shown reports whether the client sees a running sequence. A forwarder opens all
 // sequences, whatever the client sees at the other hub.
-func (q *sequence) shown(l *line) bool { return q.open && !q.over && !l.forwarding }
+func (q *sequence) shown(l *line) bool { return q.open && !q.over && !l.to.forwarding }

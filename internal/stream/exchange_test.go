@@ -281,8 +281,8 @@ func nothingKept(t *testing.T, hubs ...*rig) {
 	synctest.Wait()
 	for _, r := range hubs {
 		for k, c := range r.streams.clients.clients {
-			require.True(t, c.line.empty(), "%v", k)
-			require.Zero(t, c.line.memory)
+			require.True(t, c.line.lists.empty(), "%v", k)
+			require.Zero(t, c.line.buffer.memory)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (f *fences) enter(l *line, job string, fence int64) bool {
 		return false
 	}
 	f.note(job, fence)
-	for _, q := range slices.Clone(l.running) {
+	for _, q := range slices.Clone(l.lists.running) {
 		if q.job == job && q.fence < fence {
 			l.lose(q)
 		}

@@ -301,7 +301,7 @@ func TestDroppedEndIsNotToldAgain(t *testing.T) {
 		}
 		told, _ := a.streams.Told(k, "job 0")
 		require.True(t, told)
-		a.streams.clients.change(k, false, func(c *client) { require.Nil(t, c.line.of("job 0")) })
+		a.streams.clients.change(k, false, func(c *client) { require.Nil(t, c.line.lists.of("job 0")) })
 		require.NoError(t, deaf.conn.CloseNow())
 	})
 }

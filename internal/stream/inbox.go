@@ -39,7 +39,11 @@ func (x *inbox) read(text []byte) {
 			x.network.nothing(l.k, Owner{Hub: l.from, Number: l.owner})
 		}
 	case peerReceipt:
-		x.clients.change(l.k, false, func(c *client) { c.line.acknowledge(l.ids) })
+		x.clients.change(l.k, false, func(c *client) {
+			for _, id := range l.ids {
+				c.line.drop(func(q *sequence) bool { return q.over && q.remote == nil && q.id == id })
+			}
+		})
 	case peerClientMessages:
 		for i := range l.events {
 			m := l.events[i].message

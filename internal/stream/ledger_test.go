@@ -67,7 +67,7 @@ func TestSpilledResultsAreBounded(t *testing.T) {
 	require.Positive(t, other.disk.Load())
 	spilled := other.disk.Load()
 	all := s.clients.total.disk.Load()
-	s.clients.change(Key{Tenant: "other", Client: "0"}, false, func(c *client) { c.line.clear() })
+	s.clients.change(Key{Tenant: "other", Client: "0"}, false, func(c *client) { c.line.drop(func(*sequence) bool { return true }) })
 	require.Zero(t, other.disk.Load())
 	require.Equal(t, all-spilled, s.clients.total.disk.Load())
 }
@@ -253,7 +253,7 @@ func TestDrop(t *testing.T) {
 func TestResultsGoToDisk(t *testing.T) {
 	t.Parallel()
 	l, r := testLine(), &recorder{}
-	l.limits = lineLimits{hold: 1 << 20, spill: 10, spillDir: t.TempDir()}
+	l.buffer.limits = lineLimits{hold: 1 << 20, spill: 10, spillDir: t.TempDir()}
 	l.attach(r.out, false)
 	a, b := l.begin("a", 1), l.begin("b", 1)
 	for _, s := range []string{"12345", "67890", "abcde", "fghij"} {
@@ -262,19 +262,19 @@ func TestResultsGoToDisk(t *testing.T) {
 	l.send(a, message(Result, "open"))
 	l.end(a, nil)
 	require.Equal(t, words("disk:open", closing("a", 1), "12345", "67890", "disk:abcde", "disk:fghij"), r.take())
-	require.Equal(t, int64(10), l.results)
+	require.Equal(t, int64(10), l.buffer.results)
 	require.NotNil(t, b.log.spill)
 	l.end(b, nil)
 	l.confirm(2)
-	require.Zero(t, l.memory)
-	require.Zero(t, l.results)
+	require.Zero(t, l.buffer.memory)
+	require.Zero(t, l.buffer.results)
 }
 
 func TestSpillFileOutlivesItsLog(t *testing.T) {
 	t.Parallel()
 	l := testLine()
-	l.limits.spill = 0
-	l.limits.spillDir = filepath.Join(t.TempDir(), "made when needed")
+	l.buffer.limits.spill = 0
+	l.buffer.limits.spillDir = filepath.Join(t.TempDir(), "made when needed")
 	q := queue{limit: 1 << 20}
 	l.attach(func(it item) { q.push(it) }, false)
 	a := l.begin("a", 1)
@@ -288,7 +288,7 @@ func TestSpillFileOutlivesItsLog(t *testing.T) {
 	it.release()
 	_, err := it.frame.load()
 	require.Error(t, err, "the last user has closed the file")
-	require.Empty(t, must(os.ReadDir(l.limits.spillDir)))
+	require.Empty(t, must(os.ReadDir(l.buffer.limits.spillDir)))
 }
 
 func TestSpillFails(t *testing.T) {
@@ -296,18 +296,18 @@ func TestSpillFails(t *testing.T) {
 	l, r := testLine(), &recorder{}
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	l.limits.spill, l.limits.spillDir = 0, file
+	l.buffer.limits.spill, l.buffer.limits.spillDir = 0, file
 	l.attach(r.out, false)
 	a := l.begin("a", 1)
 	l.send(a, message(Result, "picture"))
 	require.Equal(t, words("picture"), r.take(), "it stays in memory")
-	require.Error(t, l.spillErr)
+	require.Error(t, l.buffer.spillErr)
 }
 
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	l, r := testLine(), &recorder{}
-	l.limits.hold = 20 * frameOverhead
+	l.buffer.limits.hold = 20 * frameOverhead
 	l.attach(r.out, false)
 	a, b := l.begin("a", 1), l.begin("b", 1)
 	l.send(a, other("a start"))
@@ -316,7 +316,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	l.send(b, message(Result, "b result"))
 	for range 50 {
 		l.send(b, other("b executed"))
-		require.LessOrEqual(t, l.memory, l.limits.hold)
+		require.LessOrEqual(t, l.buffer.memory, l.buffer.limits.hold)
 	}
 	require.Positive(t, l.cuts)
 	l.end(b, []Message{other("b success")})
@@ -329,14 +329,14 @@ func TestMemoryIsBounded(t *testing.T) {
 	l.cuts = 0
 	for i := range 100 {
 		l.ended(Attempt{Prompt: fmt.Sprint(i)}, []Message{other("start"), other("error")})
-		require.LessOrEqual(t, l.memory, l.limits.hold)
+		require.LessOrEqual(t, l.buffer.memory, l.buffer.limits.hold)
 	}
 	require.Positive(t, l.cuts)
-	require.Less(t, len(l.sent), 11)
+	require.Less(t, len(l.lists.sent), 11)
 	// Without a socket, the oldest go.
 	l.detach()
 	for i := range 100 {
 		l.ended(Attempt{Prompt: fmt.Sprint(i)}, []Message{other("start"), other("error")})
-		require.LessOrEqual(t, l.memory, l.limits.hold)
+		require.LessOrEqual(t, l.buffer.memory, l.buffer.limits.hold)
 	}
 }

@@ -9,47 +9,19 @@ import (
 // line orders the stream of one client: it decides what the socket is sent, and
 // what is kept for later. It is a plain state machine without goroutines, clock or
 // locks; the same calls always produce the same output.
-//
-// A sequence is in one of three lists: running (one sequence is open, the others
-// are held), waiting (it ended while another was open), or sent (the client has not
-// confirmed it yet).
-//
-// Many methods: each method is one event or one question of a single state machine,
-// whose lists are consistent only as a whole.
 type line struct {
-	limits lineLimits
-	// out receives what goes to the socket; nil while there is none.
-	out func(item)
-	// live means that events are interleaved: every sequence is open.
-	live bool
-	// forwarding means that out leads to another hub, which has the socket.
-	forwarding bool
+	lists  lists
+	to     outlet
+	buffer buffer
 	// numbers provides the ids of sequences; nil if there are no other hubs.
 	numbers *atomic.Uint64
-
-	running []*sequence // in the order in which they began
-	waiting []*sequence // in the order in which they ended
-	sent    []*sequence // in the order in which they are (to be) sent
-	mark    uint64      // the last one used
-	probe   uint64      // the last one used
 	// pongs means that the client has answered a probe before: it is one that does.
 	pongs bool
-
-	memory, results int64 // bytes kept by all logs
-	// cuts counts logs that were shortened or dropped to save memory; spillErr is
-	// the last failure to write one to disk.
-	cuts     int
-	spillErr error
+	// cuts counts logs that were shortened or dropped to save memory.
+	cuts int
 	// unheld are the jobs whose ends were dropped to save memory after they had gone to the socket:
 	// the client must not be sent them again.
 	unheld []string
-}
-
-// lineLimits are bounds in bytes, see [Options].
-type lineLimits struct {
-	hold, spill int64
-	spillDir    string
-	ledger      *ledger // of the tenant; nil counts nothing
 }
 
 // sequence is everything known about one prompt's messages.
@@ -114,23 +86,15 @@ type item struct {
 // A different fence is a different sequence even for the same prompt, because two
 // jobs may have the same id.
 func (l *line) begin(prompt string, fence int64) *sequence {
-	for _, q := range l.running {
+	for _, q := range l.lists.running {
 		if q.prompt == prompt && q.fence == fence {
 			return q
 		}
 	}
-	q := &sequence{prompt: prompt, fence: fence, id: l.number()}
-	l.running = append(l.running, q)
+	q := &sequence{prompt: prompt, fence: fence, id: next(l.numbers)}
+	l.lists.running = append(l.lists.running, q)
 	l.advance(false)
 	return q
-}
-
-// number returns the id of a new sequence.
-func (l *line) number() uint64 {
-	if l.numbers == nil {
-		return 0
-	}
-	return l.numbers.Add(1)
 }
 
 // send adds a message to a running sequence.
@@ -138,9 +102,9 @@ func (l *line) send(q *sequence, m Message) {
 	if q.over {
 		return
 	}
-	f := l.add(q, m, false)
+	f := l.buffer.add(q, m, false)
 	if q.open {
-		l.emit(item{of: q, frame: f})
+		l.to.emit(item{of: q, frame: f})
 	}
 	l.fit()
 }
@@ -151,30 +115,30 @@ func (l *line) end(q *sequence, msgs []Message) {
 		return
 	}
 	q.over = true
-	l.running = without(l.running, q)
+	l.lists.running = without(l.lists.running, q)
 	l.finish(q, msgs)
 }
 
 // ended adds a sequence that is already complete.
 func (l *line) ended(a Attempt, msgs []Message) {
-	l.finish(&sequence{prompt: a.Prompt, job: a.Job, fence: a.Fence, id: l.number(), over: true}, msgs)
+	l.finish(&sequence{prompt: a.Prompt, job: a.Job, fence: a.Fence, id: next(l.numbers), over: true}, msgs)
 }
 
 func (l *line) finish(q *sequence, msgs []Message) {
 	if q.open {
-		l.stamp(q)
+		l.to.stamp(q)
 	}
 	for _, m := range msgs {
-		f := l.add(q, m, true)
+		f := l.buffer.add(q, m, true)
 		if q.open {
-			l.emit(item{of: q, frame: f, tells: q.mark})
+			l.to.emit(item{of: q, frame: f, tells: q.mark})
 		}
 	}
 	if q.open {
-		l.sent = append(l.sent, q)
-		l.seal(q)
+		l.lists.sent = append(l.lists.sent, q)
+		l.to.seal(q)
 	} else {
-		l.waiting = append(l.waiting, q)
+		l.lists.waiting = append(l.lists.waiting, q)
 	}
 	l.advance(false)
 	l.fit()
@@ -187,10 +151,10 @@ func (l *line) lose(q *sequence) {
 		return
 	}
 	q.over = true
-	l.running = without(l.running, q)
-	l.free(q)
-	if l.forwarding {
-		l.emit(item{of: q, control: controlLost})
+	l.lists.running = without(l.lists.running, q)
+	l.buffer.free(q)
+	if l.to.forwarding {
+		l.to.emit(item{of: q, control: controlLost})
 	}
 	l.advance(false)
 }
@@ -198,24 +162,24 @@ func (l *line) lose(q *sequence) {
 // attach gives the line a socket, replacing any other. Everything that the client
 // has not confirmed is sent again from its start, in the same order as before.
 func (l *line) attach(out func(item), live bool) {
-	l.forwarding = false
+	l.to.forwarding = false
 	l.start(out, live)
 }
 
 // forward gives the line a forwarder to the hub that owns the client. Everything
 // goes there at once; that hub holds and orders it.
 func (l *line) forward(out func(item)) {
-	l.forwarding = true
+	l.to.forwarding = true
 	l.start(out, true)
 }
 
 func (l *line) start(out func(item), live bool) {
-	l.out, l.live = out, live
-	for _, q := range l.sent {
-		l.repeat(q)
+	l.to.out, l.to.live = out, live
+	for _, q := range l.lists.sent {
+		l.to.repeat(q)
 	}
 	opened := false
-	for _, q := range l.running {
+	for _, q := range l.lists.running {
 		if !q.open {
 			continue
 		}
@@ -224,21 +188,21 @@ func (l *line) start(out func(item), live bool) {
 			continue
 		}
 		opened = true
-		l.play(q, true)
+		l.to.play(q, true)
 	}
 	l.advance(true)
 }
 
 // detach removes the socket. What the client has not confirmed keeps its mark,
 // because a receipt may still arrive.
-func (l *line) detach() { l.out = nil }
+func (l *line) detach() { l.to.out = nil }
 
 // recall removes the forwarder. That says nothing about what the client was shown, so running
 // sequences have to be opened again.
 func (l *line) recall() {
 	l.detach()
-	l.forwarding = false
-	for _, q := range l.running {
+	l.to.forwarding = false
+	for _, q := range l.lists.running {
 		q.open = false
 	}
 }
@@ -246,119 +210,95 @@ func (l *line) recall() {
 // forget drops what is kept for a client that did not come back: ended sequences
 // entirely, and all but the current state of running ones.
 func (l *line) forget() {
-	for _, q := range slices.Concat(l.waiting, l.sent) {
-		l.free(q)
+	for _, q := range slices.Concat(l.lists.waiting, l.lists.sent) {
+		l.buffer.free(q)
 	}
-	l.waiting, l.sent = nil, nil
-	for _, q := range l.running {
-		l.shorten(q, last)
+	l.lists.waiting, l.lists.sent = nil, nil
+	for _, q := range l.lists.running {
+		l.buffer.shorten(q, last)
 	}
 }
-
-// clear drops everything.
-func (l *line) clear() {
-	l.forget()
-	for _, q := range l.running {
-		q.over = true
-		l.free(q)
-	}
-	l.running, l.out = nil, nil
-}
-
-// empty reports whether nothing is kept.
-func (l *line) empty() bool { return len(l.running)+len(l.waiting)+len(l.sent) == 0 }
 
 // advance opens every sequence that may be opened: ended ones first, then the
 // running one that began first. back means that the client has just (re)connected.
 func (l *line) advance(back bool) {
-	if l.out == nil {
+	if l.to.out == nil {
 		return
 	}
-	if !l.live && slices.ContainsFunc(l.running, func(q *sequence) bool { return q.open }) {
+	if !l.to.live && slices.ContainsFunc(l.lists.running, func(q *sequence) bool { return q.open }) {
 		return
 	}
-	waiting := l.waiting
-	l.waiting = nil
+	waiting := l.lists.waiting
+	l.lists.waiting = nil
 	for _, q := range waiting {
 		q.open = true
-		l.sent = append(l.sent, q)
-		l.repeat(q)
+		l.lists.sent = append(l.lists.sent, q)
+		l.to.repeat(q)
 	}
-	for _, q := range l.running {
+	for _, q := range l.lists.running {
 		if q.open {
 			continue
 		}
 		q.open = true
-		l.play(q, back)
-		if !l.live {
+		l.to.play(q, back)
+		if !l.to.live {
 			return
 		}
 	}
 }
 
-// play sends what is kept of a sequence. A client that returns after the replay
-// window is told what ComfyUI would tell it: the current state of the run.
-func (l *line) play(q *sequence, back bool) {
-	l.ask(q)
-	if back && q.log.detail == last {
-		for _, k := range []Kind{Executing, ProgressState} {
-			if f := q.log.latest(k); f != nil {
-				l.emit(item{of: q, frame: f})
+// fit shrinks the line until it is within its memory limit, which is small while
+// its tenant keeps too much. It first drops what the client has probably seen, then
+// reduces the detail of the largest log.
+func (l *line) fit() {
+	for l.buffer.memory > l.buffer.limits.hold || l.buffer.memory > smallLine && l.buffer.limits.ledger.pressed() {
+		l.cuts++
+		if l.to.out != nil && len(l.lists.sent) > 0 {
+			if !l.to.forwarding {
+				l.unheld = append(l.unheld, l.lists.sent[0].job)
 			}
+			l.buffer.free(l.lists.sent[0])
+			l.lists.sent = l.lists.sent[1:]
+			continue
 		}
-		return
-	}
-	for f := range q.log.each {
-		it := item{of: q, frame: f}
-		if f.final {
-			it.tells = q.mark
+		if q := l.lists.largest(whole); q != nil {
+			l.buffer.shorten(q, short)
+			continue
 		}
-		l.emit(it)
+		if q := l.lists.largest(short); q != nil {
+			l.buffer.shorten(q, last)
+			continue
+		}
+		if len(l.lists.waiting) == 0 {
+			return // only a few messages of each running prompt are left
+		}
+		l.buffer.free(l.lists.waiting[0])
+		l.lists.waiting = l.lists.waiting[1:]
 	}
 }
 
-// repeat sends a complete sequence.
-func (l *line) repeat(q *sequence) {
-	l.stamp(q)
-	l.play(q, false)
-	l.seal(q)
-}
-
-// stamp gives a sequence its mark, before its end is sent to the socket.
-func (l *line) stamp(q *sequence) {
-	if l.out == nil || l.forwarding { // the hub that has the socket sets its own
-		return
-	}
-	l.mark++
-	q.mark = l.mark
-}
-
-// seal follows the last message of a sequence with the prompt's end and a request
-// for a receipt.
-func (l *line) seal(q *sequence) {
-	if l.out == nil {
-		return
-	}
-	if l.forwarding {
-		it := item{of: q, mark: 1}
-		if q.toldHere && q.read {
-			it.tells = 1
+// drop forgets sequences without telling the client.
+func (l *line) drop(which func(*sequence) bool) {
+	drop := func(q *sequence) bool {
+		if !which(q) {
+			return false
 		}
-		l.emit(it)
-		return
+		q.over = true
+		l.buffer.free(q)
+		return true
 	}
-	l.emit(item{of: q, status: true})
-	l.emit(item{of: q, frame: executingNull(q.prompt), tells: q.mark, closes: true})
-	l.emit(item{of: q, mark: q.mark})
+	l.lists.running = slices.DeleteFunc(l.lists.running, drop)
+	l.lists.waiting = slices.DeleteFunc(l.lists.waiting, drop)
+	l.lists.sent = slices.DeleteFunc(l.lists.sent, drop)
+	l.advance(false)
 }
 
-func (l *line) emit(it item) {
-	if l.out != nil {
-		if it.of != nil {
-			it.job = it.of.job
-		}
-		l.out(it)
+// next returns the id of a new sequence.
+func next(numbers *atomic.Uint64) uint64 {
+	if numbers == nil {
+		return 0
 	}
+	return numbers.Add(1)
 }
 
 func without(list []*sequence, q *sequence) []*sequence {

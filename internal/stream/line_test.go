@@ -56,7 +56,9 @@ func words(parts ...any) (all []string) {
 	return all
 }
 
-func testLine() *line { return &line{limits: lineLimits{hold: 1 << 20, spill: 1 << 20}} }
+func testLine() *line {
+	return &line{buffer: buffer{limits: lineLimits{hold: 1 << 20, spill: 1 << 20}}}
+}
 
 // openLine is a line with a socket.
 func openLine() (*line, *recorder) {
@@ -150,18 +152,18 @@ func TestBackAfterTheWindow(t *testing.T) {
 func TestWhatIsOwed(t *testing.T) {
 	t.Parallel()
 	l, r := openLine()
-	require.False(t, l.owes("a", "job a"))
+	require.False(t, l.lists.owes("a", "job a"))
 	a := l.begin("a", 1)
 	a.job = "job a"
-	require.True(t, l.owes("a", "job a"), "it is still to come")
-	require.False(t, l.owes("a", "job b"), "another one of the same id")
+	require.True(t, l.lists.owes("a", "job a"), "it is still to come")
+	require.False(t, l.lists.owes("a", "job b"), "another one of the same id")
 	l.end(a, nil)
-	require.True(t, l.owes("a", "job a"))
+	require.True(t, l.lists.owes("a", "job a"))
 	require.Equal(t, words(closing("a", 1)), r.take())
 	l.confirm(1)
-	require.False(t, l.owes("a", "job a"), "received, so no longer kept")
+	require.False(t, l.lists.owes("a", "job a"), "received, so no longer kept")
 	l.ended(Attempt{Prompt: "a"}, []Message{other("from the history")})
-	require.True(t, l.owes("a", "job a"))
+	require.True(t, l.lists.owes("a", "job a"))
 }
 
 func TestClear(t *testing.T) {
@@ -170,9 +172,9 @@ func TestClear(t *testing.T) {
 	a := l.begin("a", 1)
 	l.send(a, other("start"))
 	l.ended(Attempt{Prompt: "x"}, nil)
-	l.clear()
-	require.True(t, l.empty())
-	require.Zero(t, l.memory)
+	l.drop(func(*sequence) bool { return true })
+	require.True(t, l.lists.empty())
+	require.Zero(t, l.buffer.memory)
 	l.send(a, other("late"))
-	require.Zero(t, l.memory)
+	require.Zero(t, l.buffer.memory)
 }

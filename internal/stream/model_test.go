@@ -61,7 +61,7 @@ type modelSocket struct {
 func newModel(t *testing.T, seed uint64) *model {
 	return &model{
 		t: t, rand: rand.New(rand.NewPCG(seed, seed)), runs: map[string]*modelRun{},
-		line: &line{limits: lineLimits{hold: 1 << 30, spill: 1 << 30}},
+		line: &line{buffer: buffer{limits: lineLimits{hold: 1 << 30, spill: 1 << 30}}},
 	}
 }
 
@@ -75,8 +75,8 @@ func (m *model) play(steps int) {
 	}
 	m.attach(false)
 	m.confirm(m.socket.mark)
-	require.True(m.t, m.line.empty())
-	require.Zero(m.t, m.line.memory)
+	require.True(m.t, m.line.lists.empty())
+	require.Zero(m.t, m.line.buffer.memory)
 	for _, run := range m.runs {
 		require.True(m.t, run.received || run.lost, "%s was never received", run.name)
 	}
@@ -166,7 +166,7 @@ func (m *model) lose(run *modelRun) {
 
 func (m *model) attach(live bool) {
 	m.on, m.live = true, live
-	m.socket = &modelSocket{open: map[string][]string{}, whole: map[uint64]*modelRun{}, mark: m.line.mark}
+	m.socket = &modelSocket{open: map[string][]string{}, whole: map[uint64]*modelRun{}, mark: m.line.to.mark}
 	if !live {
 		kept := false
 		for _, run := range m.running {

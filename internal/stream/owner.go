@@ -53,7 +53,7 @@ func (c *client) startForwarder() {
 		c.change(func(c *client) { c.sendAgain(session) })
 	})
 	c.line.forward(c.forwarder.push)
-	c.forwarder.push(item{control: controlSynced, floor: c.line.floor(), jobs: slices.Clone(c.fences.recent)})
+	c.forwarder.push(item{control: controlSynced, floor: c.line.lists.floor(), jobs: slices.Clone(c.fences.recent)})
 }
 
 func (c *client) stopForwarder() {

@@ -193,7 +193,7 @@ func (o *ownership) check() {
 	var away []Key
 	for _, c := range o.clients.all() {
 		c.change(func(c *client) {
-			if !c.ownedHere() && c.socket == nil && !c.line.empty() {
+			if !c.ownedHere() && c.socket == nil && !c.line.lists.empty() {
 				away = append(away, c.key)
 			}
 		})

@@ -102,7 +102,7 @@ func FuzzPeerMessage(f *testing.F) {
 				c.remotes.hubDied("hub")
 				c.remotes.drop()
 			}
-			require.True(t, c.line.empty())
+			require.True(t, c.line.lists.empty())
 		})
 		require.NoError(t, s.Close(t.Context()))
 	})

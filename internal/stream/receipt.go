@@ -67,29 +67,12 @@ func (l *line) take(which func(*sequence) bool) (received []*sequence) {
 			return false
 		}
 		received = append(received, q)
-		l.free(q)
+		l.buffer.free(q)
 		return true
 	}
-	l.sent = slices.DeleteFunc(l.sent, drop)
-	l.waiting = slices.DeleteFunc(l.waiting, drop) // told at another hub
+	l.lists.sent = slices.DeleteFunc(l.lists.sent, drop)
+	l.lists.waiting = slices.DeleteFunc(l.lists.waiting, drop) // told at another hub
 	return received
-}
-
-// written records which sequences were written to the socket completely.
-func (l *line) written(mark uint64) {
-	for _, q := range l.sent {
-		if q.mark != 0 && q.mark <= mark {
-			q.told, q.toldHere = true, true
-		}
-	}
-}
-
-// closed records that the client closed the socket, without a close frame, right after the sequence
-// with that mark, the newest one, was written to it.
-func (l *line) closed(mark uint64) {
-	for _, q := range l.sent {
-		q.closed = q.closed || q.mark != 0 && q.mark == mark
-	}
 }
 
 // closedInOrder is confirm for a close frame.
@@ -97,28 +80,11 @@ func (l *line) closedInOrder(mark uint64) (received []*sequence) {
 	return l.take(func(q *sequence) bool { return q.mark != 0 && q.mark <= mark && (q.read || !l.pongs) })
 }
 
-// doubtful reports whether the client may already have read something that would be
-// sent again.
-func (l *line) doubtful() bool {
-	told := func(q *sequence) bool { return q.told }
-	return slices.ContainsFunc(l.sent, told) || slices.ContainsFunc(l.waiting, told)
-}
-
-// ask asks the client for a sign that it is reading, before the messages of a sequence.
-func (l *line) ask(q *sequence) {
-	if l.out == nil || l.forwarding {
-		return
-	}
-	l.probe++
-	q.probe, q.read, q.toldHere, q.closed = l.probe, false, false, false
-	l.emit(item{probe: q.probe})
-}
-
 // reads records that the client has read up to a probe. A POST that came before is not a receipt:
 // the client may begin to read only now.
 func (l *line) reads(probe uint64) {
 	l.pongs = l.pongs || probe > 0
-	for _, list := range [][]*sequence{l.running, l.sent} {
+	for _, list := range [][]*sequence{l.lists.running, l.lists.sent} {
 		for _, q := range list {
 			q.read = q.read || q.probe != 0 && q.probe <= probe
 		}
@@ -130,7 +96,7 @@ func (l *line) reads(probe uint64) {
 // post proves nothing.
 func (l *line) postedNext(posted string) (received []*sequence) {
 	other := func(q *sequence) bool { return q.prompt != posted }
-	if slices.ContainsFunc(l.running, other) || slices.ContainsFunc(l.waiting, func(q *sequence) bool { return !q.told }) {
+	if slices.ContainsFunc(l.lists.running, other) || slices.ContainsFunc(l.lists.waiting, func(q *sequence) bool { return !q.told }) {
 		return nil
 	}
 	return l.take(func(q *sequence) bool {
@@ -142,7 +108,7 @@ func (l *line) postedNext(posted string) (received []*sequence) {
 func (c *client) connect(w *socket, live bool) {
 	c.line.detach()
 	c.live = live
-	if !c.line.doubtful() {
+	if !c.line.lists.doubtful() {
 		c.line.attach(w.push, live)
 		return
 	}
@@ -156,12 +122,12 @@ func (c *client) connect(w *socket, live bool) {
 }
 
 // waits reports whether the socket is waiting for receipts of what an earlier one was sent.
-func (c *client) waits() bool { return c.socket != nil && c.line.out == nil }
+func (c *client) waits() bool { return c.socket != nil && c.line.to.out == nil }
 
 // noteWritten records what the client's socket has written.
 func (c *client) noteWritten() {
 	if c.socket != nil {
-		c.line.written(c.socket.toldMark())
+		c.line.lists.written(c.socket.toldMark())
 	}
 }
 

@@ -132,7 +132,7 @@ func TestReceipts(t *testing.T) {
 // unread makes the hub forget that a client has answered the probes before its prompts.
 func (r *rig) unread(id string) {
 	r.streams.clients.change(Key{Client: id}, false, func(c *client) {
-		for _, q := range c.line.sent {
+		for _, q := range c.line.lists.sent {
 			q.read = false
 		}
 	})
@@ -140,7 +140,7 @@ func (r *rig) unread(id string) {
 
 // numbers returns the last mark and the last probe of a client.
 func (r *rig) numbers(id string) (mark, probe uint64) {
-	r.streams.clients.change(Key{Client: id}, false, func(c *client) { mark, probe = c.line.mark, c.line.probe })
+	r.streams.clients.change(Key{Client: id}, false, func(c *client) { mark, probe = c.line.to.mark, c.line.to.probe })
 	return mark, probe
 }
 
@@ -296,11 +296,11 @@ func TestPostWhileAnEndIsSentAgain(t *testing.T) {
 	l, r := openLine()
 	q := l.begin("a", 1)
 	l.end(q, []Message{other("end a")})
-	l.written(q.mark)
+	l.lists.written(q.mark)
 	l.detach()
 	l.attach(r.out, false)
 	l.reads(q.probe)
-	require.True(t, l.doubtful(), "it may have read it from the first socket")
+	require.True(t, l.lists.doubtful(), "it may have read it from the first socket")
 	require.Empty(t, l.postedNext("b"))
 
 	l.detach()
@@ -311,7 +311,7 @@ func TestPostWhileAnEndIsSentAgain(t *testing.T) {
 
 	l.attach(r.out, false)
 	l.reads(q.probe)
-	l.written(q.mark)
+	l.lists.written(q.mark)
 	require.Equal(t, []*sequence{q}, l.postedNext("b"))
 }
 

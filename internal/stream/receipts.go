@@ -34,7 +34,7 @@ func (r *receipts) receive(k Key, what string, which func(*client) []*sequence) 
 		}
 		if len(received) > 0 && c.forwarder != nil {
 			// The client has moved to another hub, which must not send it again.
-			c.forwarder.push(item{control: controlSynced, floor: c.line.floor(), jobs: slices.Clone(c.fences.recent)})
+			c.forwarder.push(item{control: controlSynced, floor: c.line.lists.floor(), jobs: slices.Clone(c.fences.recent)})
 		}
 	})
 	if len(jobs) > 0 {
@@ -55,7 +55,7 @@ func (r *receipts) left(k Key, w *socket, inOrder, answers bool) {
 		case inOrder:
 			return c.line.closedInOrder(w.toldMark())
 		case c.socket == w && w.sinceTold() < promptly: // otherwise it may have been held up until now
-			c.line.closed(w.toldMark())
+			c.line.lists.closed(w.toldMark())
 		}
 		return nil
 	})

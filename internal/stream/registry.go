@@ -61,11 +61,11 @@ func (r *registry) client(k Key, create bool) *client {
 		c = newClient(r, k, r.started.Add(r.window()))
 		c.entry, c.line.numbers = r.entries.Add(1), &r.numbers
 		// A late pong may be for an earlier entry of the client: its numbers are lower.
-		c.line.mark, c.line.probe = c.entry<<32, c.entry<<32
-		c.line.limits = lineLimits{
+		c.line.to.mark, c.line.to.probe = c.entry<<32, c.entry<<32
+		c.line.buffer.limits = lineLimits{
 			hold: r.o.HoldBytes, spill: r.o.SpillBytes, spillDir: r.o.SpillDir, ledger: r.ledger(k.Tenant),
 		}
-		c.line.limits.ledger.clients++
+		c.line.buffer.limits.ledger.clients++
 		r.pongs.Read(k.Tenant, k.Client, func(*struct{}) { c.line.pongs = true })
 		r.clients[k] = c
 	}
@@ -85,13 +85,13 @@ func (r *registry) ledger(tenant string) *ledger {
 
 // ledgerOf returns the ledger of a client's tenant.
 func (r *registry) ledgerOf(k Key) (g *ledger) {
-	r.change(k, false, func(c *client) { g = c.line.limits.ledger })
+	r.change(k, false, func(c *client) { g = c.line.buffer.limits.ledger })
 	return g
 }
 
 // forget removes a client from the count of its tenant. The caller holds the lock.
 func (r *registry) forget(c *client) {
-	g := c.line.limits.ledger
+	g := c.line.buffer.limits.ledger
 	if g.clients--; g.clients == 0 && r.tenants[c.key.Tenant] == g {
 		delete(r.tenants, c.key.Tenant)
 		r.total.tenants.Add(-1)
@@ -144,7 +144,8 @@ func (r *registry) drop() {
 	r.mu.Unlock()
 	for _, c := range all {
 		c.mu.Lock()
-		c.line.clear()
+		c.line.detach()
+		c.line.drop(func(*sequence) bool { return true })
 		c.gone = true
 		if c.alarm != nil {
 			c.alarm.Stop()

@@ -55,7 +55,7 @@ type remotes struct {
 // unconfirmed reports whether the end of a job is kept because the client has not
 // confirmed it.
 func (m *remotes) unconfirmed(job string) bool {
-	q := m.line.of(job)
+	q := m.line.lists.of(job)
 	return job != "" && q != nil && q.over
 }
 
@@ -75,7 +75,7 @@ func (m *remotes) replaced(job string) (runs []*remoteRun) {
 func (m *remotes) receivedElsewhere(job string) {
 	m.fences.received(job)
 	m.line.drop(func(q *sequence) bool {
-		if q.job != job || q.open && m.line.out != nil {
+		if q.job != job || q.open && m.line.to.out != nil {
 			return false // it is being shown
 		}
 		if r := q.remote; r != nil {
@@ -178,7 +178,8 @@ func (m *remotes) begin(src *source, e *runEvent) {
 		return
 	}
 	r.sequence = &sequence{prompt: e.prompt, job: e.job, fence: e.fence, at: e.at, remote: r}
-	m.line.enter(r.sequence)
+	m.line.lists.enter(r.sequence)
+	m.line.advance(false)
 }
 
 // frame handles a message of a run. Here and below, r may be nil: events of

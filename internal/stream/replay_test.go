@@ -307,7 +307,7 @@ func (r *rig) awaitTold(k Key) {
 	require.Eventually(r.t, func() (told bool) {
 		r.streams.clients.change(k, false, func(c *client) {
 			c.noteWritten()
-			told = len(c.line.sent) > 0 && !slices.ContainsFunc(c.line.sent, func(q *sequence) bool { return !q.told })
+			told = len(c.line.lists.sent) > 0 && !slices.ContainsFunc(c.line.lists.sent, func(q *sequence) bool { return !q.told })
 		})
 		return told
 	}, patience, tick)

@@ -224,7 +224,7 @@ func (s *Streams) Posted(k Key, at time.Time) {
 // no socket is told one end twice. Otherwise the caller may build the messages from history, see
 // [Streams.Ended].
 func (s *Streams) Owes(k Key, promptID, job string) (owes bool) {
-	s.clients.change(k, false, func(c *client) { owes = c.line.owes(promptID, job) })
+	s.clients.change(k, false, func(c *client) { owes = c.line.lists.owes(promptID, job) })
 	return owes
 }
 

@@ -37,7 +37,7 @@ func (s *Streams) Present() []Present {
 // its end.
 func (s *Streams) Told(k Key, job string) (told, running bool) {
 	s.clients.change(k, false, func(c *client) {
-		q := c.line.of(job)
+		q := c.line.lists.of(job)
 		told = c.fences.hasEnd(job) || q != nil && q.over
 		running = q != nil && !q.over
 	})
@@ -52,7 +52,7 @@ func (s *Streams) EndedElsewhere(k Key, promptID, job string, msgs ...Message) {
 		return
 	}
 	s.clients.change(k, true, func(c *client) {
-		q := c.line.of(job)
+		q := c.line.lists.of(job)
 		if c.fences.hasEnd(job) || q != nil && (q.over || q.remote == nil) {
 			return
 		}

@@ -114,7 +114,7 @@ func (w *watch) heartbeat(renew bool) {
 	for _, c := range w.clients.all() {
 		c.change(func(c *client) {
 			if c.forwarder != nil {
-				c.forwarder.push(item{control: controlHeartbeat, floor: c.line.floor()})
+				c.forwarder.push(item{control: controlHeartbeat, floor: c.line.lists.floor()})
 			}
 		})
 	}
