@@ -1,20 +1,13 @@
 package comfyui
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -31,29 +24,6 @@ const (
 	// Restarting is the value of UnreachableHeader for a port that refuses because
 	// somebody has asked for a restart, or because the agent's machine stops.
 	Restarting = "restarting"
-
-	// maxBody bounds what is read into memory of one answer. object_info of a large
-	// installation has 20 MB.
-	maxBody = 256 << 20
-	// maxHistory is the same for the record of a prompt, which carries the workflow, and of
-	// which the hub makes several copies.
-	maxHistory = 64 << 20
-	// maxObjectInfo and maxSmall are the same for object_info, and for answers
-	// that have a few kilobytes.
-	maxObjectInfo = 96 << 20
-	maxSmall      = 4 << 20
-	// maxClassInfo is the same for object_info of one class: a list of fifty
-	// thousand files takes 5 MB.
-	maxClassInfo = 17 << 20
-	// maxHeader bounds the header of an answer.
-	maxHeader = 256 << 10
-	// maxTrust is how much memory is taken on the word of a Content-Length.
-	maxTrust = 4 << 20
-	// bodyTimeout is how long an answer may take that is read into memory. An
-	// instance that drips would hold the memory, and whoever waits, for ever.
-	bodyTimeout = 5 * time.Minute
-	// maxErrorText bounds what an error quotes.
-	maxErrorText = 200
 )
 
 // Options tunes a [Client]. The zero value is good for a ComfyUI over plain HTTP.
@@ -77,21 +47,10 @@ type Options struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Client talks to one ComfyUI server. It keeps its own pool of connections, so
-// that a stuck server takes no connections from others. It is safe for use by
-// several goroutines.
+// Client talks to one ComfyUI server. It is safe for use by several goroutines.
 //
 // Many methods: one method for each call of ComfyUI's API.
-type Client struct {
-	base      *url.URL
-	http      *http.Client
-	transport *http.Transport
-	patient   *http.Client // for the calls that scan the server's disks
-	agent     string       // User-Agent
-	viaAgent  bool
-	// bodyTimeout is bodyTimeout, but for tests.
-	bodyTimeout time.Duration
-}
+type Client struct{ wire *wire }
 
 // NewClient returns a client of the server at base, an http or https URL that
 // may have a path prefix. It does not connect yet.
@@ -147,181 +106,21 @@ func NewClient(base string, o Options) (*Client, error) {
 	}
 	patient := transport.Clone()
 	patient.ResponseHeaderTimeout *= 10
-	return &Client{
-		base: u, agent: o.UserAgent, viaAgent: o.ViaAgent, transport: transport, bodyTimeout: bodyTimeout,
+	return &Client{&wire{
+		base: u, agent: o.UserAgent, viaAgent: o.ViaAgent, bodyTimeout: bodyTimeout,
 		http:    &http.Client{Transport: transport, CheckRedirect: noRedirect},
 		patient: &http.Client{Transport: patient, CheckRedirect: noRedirect},
-	}, nil
+	}}, nil
 }
 
 // noRedirect makes a redirect an answer: it is the login page of some plugin.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // URL returns the address of the server without credentials.
-func (c *Client) URL() string { return c.base.Redacted() }
+func (c *Client) URL() string { return c.wire.base.Redacted() }
 
 // Close drops idle connections. Requests under way go on.
 func (c *Client) Close() {
-	c.http.CloseIdleConnections()
-	c.patient.CloseIdleConnections()
-}
-
-// request describes one call.
-type request struct {
-	method string
-	path   string // escaped
-	query  url.Values
-	header http.Header
-	body   io.Reader
-	size   int64 // of body; -1 when not known
-	slow   bool  // the server may take minutes
-	limit  int64 // of the answer, in bytes; 0 for maxBody
-	// turn is called before the body of the answer is read; nil for no wait.
-	turn func(context.Context) error
-}
-
-func (c *Client) url(path string, query url.Values) string {
-	u := *c.base
-	s := u.Scheme + "://" + u.Host + u.EscapedPath() + path
-	if len(query) > 0 {
-		s += "?" + query.Encode()
-	}
-	return s
-}
-
-// do sends a request and returns any answer below 500, with the headers that may
-// go on to a client; the caller closes its body. Errors are [ErrUnreachable], [ErrUnclear] or [ErrHub], wrapped.
-func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
-	ctx, connected := traceConn(ctx)
-	req, err := http.NewRequestWithContext(ctx, r.method, c.url(r.path, r.query), r.body)
-	if err != nil {
-		return nil, err
-	}
-	if r.header != nil {
-		req.Header = forInstance(r.header)
-	}
-	if r.size != 0 {
-		req.ContentLength = r.size
-	}
-	c.sign(req)
-	client := c.http
-	if r.slow {
-		client = c.patient
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, c.sentError(connected.Load(), err)
-	}
-	if err := checkAnswer(resp); err != nil {
-		resp.Body.Close()
-		return nil, fmt.Errorf("%s %s: %w", r.method, r.path, err)
-	}
-	resp.Header = forClient(resp.StatusCode, resp.Header)
-	return resp, nil
-}
-
-// traceConn tells whether a request got a connection, and so may have been sent.
-func traceConn(ctx context.Context) (context.Context, *atomic.Bool) {
-	var connected atomic.Bool
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
-	}), &connected
-}
-
-// sentError tells a request that never left from one whose fate is unknown. A
-// failed dial is of the first kind though a connection was there before: the
-// transport tries a second one only if nothing was written to the first.
-func (c *Client) sentError(connected bool, err error) error {
-	err = nameless{err}
-	var op *net.OpError
-	if connected && !(errors.As(err, &op) && op.Op == "dial") {
-		return fmt.Errorf("%w: %w", ErrUnclear, err)
-	}
-	if errors.Is(err, syscall.ECONNREFUSED) && !c.viaAgent {
-		return fmt.Errorf("%w: %w", ErrGone, err)
-	}
-	return fmt.Errorf("%w: %w", ErrUnreachable, err)
-}
-
-// checkAnswer refuses answers of hubs and turns server errors into errors.
-func checkAnswer(resp *http.Response) error {
-	if resp.Header.Get(HubHeader) != "" {
-		return ErrHub
-	}
-	switch reason := resp.Header.Get(UnreachableHeader); reason {
-	case "":
-	case Gone:
-		return ErrGone
-	case Restarting:
-		return ErrRestarting
-	default:
-		return fmt.Errorf("%w: its agent says: %s", ErrUnreachable, reason)
-	}
-	if resp.StatusCode >= 500 {
-		return fmt.Errorf("%w: status %d: %s", ErrUnclear, resp.StatusCode, errorText(resp.Body))
-	}
-	return nil
-}
-
-func errorText(body io.Reader) string {
-	data, _ := io.ReadAll(io.LimitReader(body, maxErrorText)) // a quote in an error: what came is enough
-	return string(bytes.TrimSpace(data))
-}
-
-// read performs a request and returns the body of its 200 answer.
-func (c *Client) read(ctx context.Context, r request) ([]byte, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	resp, err := c.do(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if r.turn != nil {
-		if err := r.turn(ctx); err != nil {
-			return nil, err
-		}
-	}
-	defer time.AfterFunc(c.bodyTimeout, cancel).Stop()
-	if resp.StatusCode != http.StatusOK {
-		return nil, &StatusError{Method: r.method, Path: r.path, Status: resp.StatusCode, Text: errorText(resp.Body)}
-	}
-	return readBody(resp, cmp.Or(r.limit, maxBody))
-}
-
-func readBody(resp *http.Response, limit int64) ([]byte, error) {
-	var buf bytes.Buffer
-	if n := resp.ContentLength; n > limit {
-		return nil, ErrTooLarge
-	} else if n > 0 {
-		buf.Grow(int(min(n, maxTrust)) + bytes.MinRead)
-	}
-	n, err := buf.ReadFrom(io.LimitReader(resp.Body, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnclear, err)
-	}
-	if n > limit {
-		return nil, ErrTooLarge
-	}
-	return buf.Bytes(), nil
-}
-
-func (c *Client) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
-	return c.read(ctx, request{method: http.MethodGet, path: path, query: query})
-}
-
-// post sends a JSON body; answers to it are empty.
-func (c *Client) post(ctx context.Context, path string, body []byte) error {
-	r := jsonRequest(path, body)
-	r.limit = maxSmall
-	_, err := c.read(ctx, r)
-	return err
-}
-
-func jsonRequest(path string, body []byte) request {
-	return request{
-		method: http.MethodPost, path: path,
-		header: http.Header{"Content-Type": {"application/json"}},
-		body:   bytes.NewReader(body), size: int64(len(body)),
-	}
+	c.wire.http.CloseIdleConnections()
+	c.wire.patient.CloseIdleConnections()
 }

@@ -34,7 +34,7 @@ func TestNewClientAddress(t *testing.T) {
 	}
 	c := must.Get(NewClient("http://u:secret@host:1/i/gpu%2F0/?x=1#f", Options{}))(t)
 	require.NotContains(t, c.URL(), "secret")
-	require.Equal(t, "http://host:1/i/gpu%2F0/queue", c.url("/queue", nil))
+	require.Equal(t, "http://host:1/i/gpu%2F0/queue", c.wire.url("/queue", nil))
 }
 
 func TestHistory(t *testing.T) {
@@ -196,7 +196,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	f := newFakeServer(t)
 	c := must.Get(NewClient(f.URL, Options{}))(t)
 	defer c.Close()
-	c.bodyTimeout = 50 * time.Millisecond
+	c.wire.bodyTimeout = 50 * time.Millisecond
 	answer := func(handle http.HandlerFunc) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -17,32 +17,32 @@ func (c *Client) Interrupt(ctx context.Context, id string) error {
 	if id != "" {
 		body.Set("prompt_id", pyjson.String(id))
 	}
-	return c.post(ctx, "/interrupt", pyjson.Marshal(body))
+	return c.wire.post(ctx, "/interrupt", pyjson.Marshal(body))
 }
 
 // DeleteQueued removes waiting prompts. Unknown and running ones are not touched
 // and are no error.
 func (c *Client) DeleteQueued(ctx context.Context, ids ...string) error {
-	return c.deleteFrom(ctx, "/queue", ids)
+	return c.wire.deleteFrom(ctx, "/queue", ids)
 }
 
 // DeleteHistory makes the instance forget prompts that have ended.
 func (c *Client) DeleteHistory(ctx context.Context, ids ...string) error {
-	return c.deleteFrom(ctx, "/history", ids)
+	return c.wire.deleteFrom(ctx, "/history", ids)
 }
 
-func (c *Client) deleteFrom(ctx context.Context, path string, ids []string) error {
+func (w *wire) deleteFrom(ctx context.Context, path string, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	body := pyjson.NewObject(pyjson.Member{Key: "delete", Value: pyjson.Strings(ids)})
-	return c.post(ctx, path, pyjson.Marshal(body))
+	return w.post(ctx, path, pyjson.Marshal(body))
 }
 
 // Free asks the instance to unload its models, and with memory also to drop
 // its cache of node results.
 func (c *Client) Free(ctx context.Context, models, memory bool) error {
-	return c.post(ctx, "/free", pyjson.Marshal(pyjson.NewObject(
+	return c.wire.post(ctx, "/free", pyjson.Marshal(pyjson.NewObject(
 		pyjson.Member{Key: "unload_models", Value: pyjson.Bool(models)},
 		pyjson.Member{Key: "free_memory", Value: pyjson.Bool(memory)},
 	)))
@@ -56,7 +56,7 @@ func (c *Client) SubscribeLogs(ctx context.Context, sid string, enabled bool) er
 		pyjson.Member{Key: "enabled", Value: pyjson.Bool(enabled)},
 	)))
 	r.method = http.MethodPatch
-	_, err := c.read(ctx, r)
+	_, err := c.wire.read(ctx, r)
 	return err
 }
 
@@ -84,4 +84,4 @@ const InstancePath = "/i/"
 // Restart asks the agent to restart the instance's process, for one that
 // answers but does not work. Agents without a restart command, and instances
 // without an agent, answer with a *[StatusError].
-func (c *Client) Restart(ctx context.Context) error { return c.postAgent(ctx, RestartPath, nil) }
+func (c *Client) Restart(ctx context.Context) error { return c.wire.postAgent(ctx, RestartPath, nil) }

@@ -55,13 +55,13 @@ func (c *Client) ViewQuery(ctx context.Context, query url.Values, header http.He
 			h[key] = v
 		}
 	}
-	return c.do(ctx, request{method: http.MethodGet, path: "/view", query: query, header: h})
+	return c.wire.do(ctx, request{method: http.MethodGet, path: "/view", query: query, header: h})
 }
 
 // Stat asks whether the server has a file.
 func (c *Client) Stat(ctx context.Context, ref job.FileRef) (info FileInfo, found bool, err error) {
 	r := request{method: http.MethodHead, path: "/view", query: viewQuery(ref)}
-	resp, err := c.do(ctx, r)
+	resp, err := c.wire.do(ctx, r)
 	if err != nil {
 		return FileInfo{}, false, err
 	}
@@ -94,7 +94,7 @@ func (c *Client) Upload(ctx context.Context, ref job.FileRef, overwrite bool, bo
 	if size >= 0 {
 		r.size = int64(len(head)) + size + int64(len(tail))
 	}
-	data, err := c.read(ctx, r)
+	data, err := c.wire.read(ctx, r)
 	if err != nil {
 		return job.FileRef{}, err
 	}

@@ -87,7 +87,7 @@ func (f *folderWatch) learn(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, placesEvery)
 	defer cancel()
-	body, err := f.client.read(ctx, request{method: http.MethodGet, path: "/experiment/models", limit: maxSmall})
+	body, err := f.client.wire.read(ctx, request{method: http.MethodGet, path: "/experiment/models", limit: maxSmall})
 	if err == nil {
 		f.places, f.asked = parsePlaces(body), time.Now()
 	}

@@ -26,15 +26,15 @@ func ForwardedQuery(raw string) string { return aiohttp.WithoutKeys(raw, secretK
 func (c *Client) Forward(w http.ResponseWriter, r *http.Request, path aiohttp.Path, aliases []Alias, failed func(http.ResponseWriter, *http.Request, error)) {
 	proxy := httputil.ReverseProxy{
 		// Routes of custom nodes may wait for a person.
-		Transport:     finalAnswers{c.patient.Transport},
+		Transport:     finalAnswers{c.wire.patient.Transport},
 		FlushInterval: flushAfter,
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(out *httputil.ProxyRequest) {
-			out.Out.URL = c.forwardURL(path, out.In.URL.RawQuery)
-			out.Out.Host = c.base.Host
+			out.Out.URL = c.wire.forwardURL(path, out.In.URL.RawQuery)
+			out.Out.Host = c.wire.base.Host
 			out.Out.Header = forInstance(out.Out.Header)
 			out.Out.Trailer = nil
-			c.sign(out.Out)
+			c.wire.sign(out.Out)
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			if resp.Header.Get(HubHeader) != "" || resp.Header.Get(UnreachableHeader) != "" {
@@ -43,27 +43,18 @@ func (c *Client) Forward(w http.ResponseWriter, r *http.Request, path aiohttp.Pa
 			resp.Header = forClient(resp.StatusCode, resp.Header)
 			return unalias(resp, aliases) // errors of the instance itself are for the client to see
 		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, c.proxyError(err)) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, c.wire.proxyError(err)) },
 	}
 	proxy.ServeHTTP(w, r)
 }
 
-func (c *Client) forwardURL(path aiohttp.Path, rawQuery string) *url.URL {
-	u := *c.base
+func (w *wire) forwardURL(path aiohttp.Path, rawQuery string) *url.URL {
+	u := *w.base
 	u.User = nil
-	u.Path = c.base.Path + path.Decoded()
-	u.RawPath = c.base.EscapedPath() + path.Escaped()
+	u.Path = w.base.Path + path.Decoded()
+	u.RawPath = w.base.EscapedPath() + path.Escaped()
 	u.RawQuery = ForwardedQuery(rawQuery)
 	return &u
-}
-
-// sign adds what the hub itself says of a request.
-func (c *Client) sign(r *http.Request) {
-	r.Header.Set("User-Agent", c.agent)
-	if c.base.User != nil {
-		password, _ := c.base.User.Password()
-		r.SetBasicAuth(c.base.User.Username(), password)
-	}
 }
 
 // finalAnswers is a transport that hides informational (1xx) answers.

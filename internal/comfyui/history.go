@@ -14,7 +14,7 @@ import (
 // the prompt waits or runs, after a restart of the server, and when unknown. One
 // that is larger than any sane one is ErrTooLarge.
 func (c *Client) History(ctx context.Context, id string) (entry []byte, found bool, err error) {
-	data, err := c.read(ctx, request{method: http.MethodGet, path: "/history/" + url.PathEscape(id), limit: maxHistory})
+	data, err := c.wire.read(ctx, request{method: http.MethodGet, path: "/history/" + url.PathEscape(id), limit: maxHistory})
 	if err == nil && tooComplex(data, maxValues) {
 		err = ErrTooLarge
 	}

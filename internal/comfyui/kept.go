@@ -3,8 +3,6 @@ package comfyui
 import (
 	"context"
 	"encoding/json"
-	"net/http"
-	"strings"
 )
 
 // KeptPath is where an agent is told which output files of an instance the hub keeps; the
@@ -36,18 +34,5 @@ func (c *Client) Kept(ctx context.Context, kept []KeptFile) error {
 	if err != nil {
 		return err
 	}
-	return c.postAgent(ctx, KeptPath, body)
-}
-
-// postAgent posts to the agent itself and not to the instance behind it.
-func (c *Client) postAgent(ctx context.Context, path string, body []byte) error {
-	name, ok := strings.CutPrefix(c.base.EscapedPath(), InstancePath)
-	if !c.viaAgent || !ok {
-		return &StatusError{Method: http.MethodPost, Path: path, Status: http.StatusNotImplemented, Text: "the instance has no agent"}
-	}
-	agent := *c
-	base := *c.base
-	base.Path, base.RawPath = "", ""
-	agent.base = &base
-	return agent.post(ctx, path+name, body)
+	return c.wire.postAgent(ctx, KeptPath, body)
 }

@@ -23,20 +23,17 @@ const flushAfter = 10 * time.Millisecond
 func (c *Client) Proxy() http.Handler {
 	return &httputil.ReverseProxy{
 		// Routes of custom nodes may wait for a person.
-		Transport:     c.patient.Transport,
+		Transport:     c.wire.patient.Transport,
 		FlushInterval: flushAfter,
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			stripBrowser(r.Out.Header)
 			u := *r.In.URL
-			u.Scheme, u.Host = c.base.Scheme, c.base.Host
-			u.Path = c.base.Path + r.In.URL.Path
-			u.RawPath = c.base.EscapedPath() + r.In.URL.EscapedPath()
-			r.Out.URL, r.Out.Host = &u, c.base.Host
-			if c.base.User != nil {
-				password, _ := c.base.User.Password()
-				r.Out.SetBasicAuth(c.base.User.Username(), password)
-			}
+			u.Scheme, u.Host = c.wire.base.Scheme, c.wire.base.Host
+			u.Path = c.wire.base.Path + r.In.URL.Path
+			u.RawPath = c.wire.base.EscapedPath() + r.In.URL.EscapedPath()
+			r.Out.URL, r.Out.Host = &u, c.wire.base.Host
+			c.wire.logIn(r.Out)
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			if resp.Header.Get(HubHeader) != "" || resp.Header.Get(UnreachableHeader) != "" {
@@ -44,16 +41,10 @@ func (c *Client) Proxy() http.Handler {
 			}
 			return nil // errors of the instance itself are for the client to see
 		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { answerUnreachable(w, r, c.proxyError(err)) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			answerUnreachable(w, r, c.wire.proxyError(err))
+		},
 	}
-}
-
-// proxyError sorts an error of the reverse proxy.
-func (c *Client) proxyError(err error) error {
-	if errors.Is(err, ErrHub) || errors.Is(err, ErrUnreachable) {
-		return err
-	}
-	return c.sentError(true, err)
 }
 
 func answerUnreachable(w http.ResponseWriter, _ *http.Request, err error) {

@@ -13,7 +13,7 @@ func (c *Client) Put(ctx context.Context, path, contentType string, body io.Read
 		method: http.MethodPut, path: path, header: http.Header{"Content-Type": {contentType}},
 		body: body, size: size,
 	}
-	resp, err := c.do(ctx, r)
+	resp, err := c.wire.do(ctx, r)
 	if err != nil {
 		return err
 	}

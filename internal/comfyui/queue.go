@@ -58,7 +58,7 @@ func (q Queue) Foreign() int {
 
 // Queue lists what runs and what waits.
 func (c *Client) Queue(ctx context.Context) (Queue, error) {
-	data, err := c.get(ctx, "/queue", nil)
+	data, err := c.wire.get(ctx, "/queue", nil)
 	if err != nil {
 		return Queue{}, err
 	}
@@ -67,7 +67,7 @@ func (c *Client) Queue(ctx context.Context) (Queue, error) {
 
 // QueueRemaining asks how many prompts run and wait.
 func (c *Client) QueueRemaining(ctx context.Context) (int, error) {
-	data, err := c.get(ctx, "/prompt", nil)
+	data, err := c.wire.get(ctx, "/prompt", nil)
 	if err != nil {
 		return 0, err
 	}

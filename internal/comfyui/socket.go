@@ -59,22 +59,18 @@ type Frame struct {
 // while the first socket may still be open: when that one closes, servers
 // silence the second too. Errors are as for requests.
 func (c *Client) Dial(ctx context.Context, sid string) (*Socket, error) {
-	header := http.Header{"User-Agent": {c.agent}}
-	if c.base.User != nil {
-		password, _ := c.base.User.Password()
-		r := http.Request{Header: header}
-		r.SetBasicAuth(c.base.User.Username(), password)
-	}
+	header := http.Header{}
+	c.wire.sign(&http.Request{Header: header})
 	traced, connected := traceConn(ctx)
-	conn, resp, err := websocket.Dial(traced, c.url("/ws", url.Values{"clientId": {sid}}), &websocket.DialOptions{
-		HTTPClient: c.http,
+	conn, resp, err := websocket.Dial(traced, c.wire.url("/ws", url.Values{"clientId": {sid}}), &websocket.DialOptions{
+		HTTPClient: c.wire.http,
 		HTTPHeader: header,
 		// Most of the traffic is compressed pictures, and it stays on the
 		// machine or the local network.
 		CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil && resp == nil {
-		return nil, fmt.Errorf("opening the event socket: %w", c.sentError(connected.Load(), err))
+		return nil, fmt.Errorf("opening the event socket: %w", c.wire.sentError(connected.Load(), err))
 	}
 	if bad := checkAnswer(resp); bad != nil {
 		if conn != nil {

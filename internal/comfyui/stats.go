@@ -51,7 +51,7 @@ func (s Stats) Flag(name string) string {
 
 // SystemStats asks who the server is and how much memory it has.
 func (c *Client) SystemStats(ctx context.Context) (Stats, error) {
-	data, err := c.read(ctx, request{method: http.MethodGet, path: "/system_stats", limit: maxSmall})
+	data, err := c.wire.read(ctx, request{method: http.MethodGet, path: "/system_stats", limit: maxSmall})
 	if err != nil {
 		return Stats{}, err
 	}
@@ -111,7 +111,7 @@ func integer(o *pyjson.Object, key string) int64 {
 // is called when the answer begins and before it is read into memory; an error
 // of its own ends the call.
 func (c *Client) ObjectInfo(ctx context.Context, turn func(context.Context) error) (data []byte, hash string, err error) {
-	data, err = c.objectInfo(ctx, request{method: http.MethodGet, path: "/object_info", slow: true, limit: maxObjectInfo, turn: turn})
+	data, err = c.wire.objectInfo(ctx, request{method: http.MethodGet, path: "/object_info", slow: true, limit: maxObjectInfo, turn: turn})
 	if err != nil {
 		return nil, "", err
 	}
@@ -122,11 +122,11 @@ func (c *Client) ObjectInfo(ctx context.Context, turn func(context.Context) erro
 // does not have. It is quick also beside a running prompt. turn is as of
 // ObjectInfo.
 func (c *Client) ObjectInfoOf(ctx context.Context, class string, turn func(context.Context) error) ([]byte, error) {
-	return c.objectInfo(ctx, request{method: http.MethodGet, path: "/object_info/" + url.PathEscape(class), limit: maxClassInfo, turn: turn})
+	return c.wire.objectInfo(ctx, request{method: http.MethodGet, path: "/object_info/" + url.PathEscape(class), limit: maxClassInfo, turn: turn})
 }
 
-func (c *Client) objectInfo(ctx context.Context, r request) ([]byte, error) {
-	data, err := c.read(ctx, r)
+func (w *wire) objectInfo(ctx context.Context, r request) ([]byte, error) {
+	data, err := w.read(ctx, r)
 	if err == nil && tooComplex(data, maxInfoValues) {
 		err = ErrTooLarge
 	}
@@ -149,5 +149,5 @@ func HashObjectInfo(data []byte) string {
 // Features fetches the server's feature flags as raw JSON. Servers before
 // 0.3.45 answer 404, a *[StatusError].
 func (c *Client) Features(ctx context.Context) ([]byte, error) {
-	return c.get(ctx, "/features", nil)
+	return c.wire.get(ctx, "/features", nil)
 }

@@ -32,12 +32,12 @@ func (c *Client) Submit(ctx context.Context, body []byte) (Reply, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := jsonRequest("/prompt", body)
-	resp, err := c.do(ctx, r)
+	resp, err := c.wire.do(ctx, r)
 	if err != nil {
 		return Reply{}, err
 	}
 	defer resp.Body.Close()
-	defer time.AfterFunc(c.bodyTimeout, cancel).Stop()
+	defer time.AfterFunc(c.wire.bodyTimeout, cancel).Stop()
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusBadRequest:
