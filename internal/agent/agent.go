@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -56,55 +55,28 @@ type config struct {
 	ports []int
 }
 
-// agent is the process: what it knows of its servers, and its membership in the
-// group of hubs.
-//
-// Many methods: what it serves, reports and waits for is all about the same servers,
-// under one lock.
+// agent is the process: it looks after its servers, and is a member of the group of hubs.
 type agent struct {
 	config
-	log    *slog.Logger
-	boot   int64
-	scheme string
-	work   sync.WaitGroup
+	log  *slog.Logger
+	boot int64
+	work sync.WaitGroup
 
-	fetches fetches
+	servers *servers
+	door    *door
 	disks   disks
-	// hear is how hubs hear from the agent; nil while it still joins.
-	hear announcer
 
-	mu        sync.Mutex
-	draining  bool   // it stops
-	serving   string // host:port that hubs dial, empty until known
-	seq       uint64
-	instances []*instance
+	mu      sync.Mutex
+	serving string // host:port that hubs dial, empty until known
+	seq     uint64
 }
 
-// announcer tells hubs of the agent.
-type announcer interface {
-	// Push makes the agent's report known. edge means that it must arrive at once. It does
-	// not block.
-	Push(edge bool)
-	// Leave tells the hubs that the agent stops.
-	Leave(ctx context.Context) error
-}
-
-// instance is one server.
-type instance struct {
-	target
-	client  *comfyui.Client
-	handler http.Handler
-	restart *restarter
-	// tidier deletes output files that the hub keeps; nil if nothing does.
-	tidier *tidier
-	// facade presents a server that is no ComfyUI; nil for one that is.
-	facade *facade
-
-	// The agent's mutex guards the rest.
-	seen  comfyui.Observation
-	at    placement
-	load  string // what else uses its GPU
-	asked asked
+func newAgent(c config) *agent {
+	s := &servers{}
+	return &agent{
+		config: c, log: c.logger, boot: time.Now().UnixMilli(), servers: s, door: &door{servers: s, log: c.logger, serve: c.serve},
+		disks: disks{reserve: int64(c.reserve), space: space},
+	}
 }
 
 // run runs the agent until ctx ends.
@@ -112,7 +84,7 @@ func (c config) run(ctx context.Context) error {
 	if c.identity.Key() == "" {
 		c.identity = gossip.NewIdentity()
 	}
-	a := &agent{config: c, log: c.logger, boot: time.Now().UnixMilli(), disks: disks{reserve: int64(c.reserve), space: space}}
+	a := newAgent(c)
 	listener, err := a.listen()
 	if err != nil {
 		return err
@@ -128,7 +100,7 @@ func (c config) run(ctx context.Context) error {
 		}
 	}
 	if pulls {
-		a.hear = p
+		a.servers.hear, a.door.reports = p, p.serveReports
 		p.start(ctx)
 		defer p.cut()
 	} else if err := a.join(ctx, listener.Addr()); err != nil {
@@ -139,13 +111,11 @@ func (c config) run(ctx context.Context) error {
 	server := a.server(requests)
 	served := make(chan error, 1)
 	a.work.Go(func() { served <- server.Serve(listener) })
-	a.log.Info("agent started", "name", a.name, "serving", listener.Addr().String(), "instances", len(a.instances),
+	a.log.Info("agent started", "name", a.name, "serving", listener.Addr().String(), "instances", len(a.servers.all()),
 		"key", gossip.Fingerprint(a.identity.Key()))
-	a.mu.Lock() // Held: watch begins a goroutine
-	for _, i := range a.instances {
+	for _, i := range a.servers.all() {
 		a.watch(ctx, i)
 	}
-	a.mu.Unlock()
 	if len(a.targets) == 0 {
 		a.work.Go(func() { a.search(ctx) })
 	}
@@ -155,7 +125,7 @@ func (c config) run(ctx context.Context) error {
 		a.work.Go(func() { a.watchLoad(ctx, look) })
 	}
 
-	defer a.stopRestarts()
+	defer a.servers.stopRestarts()
 	select {
 	case <-stopped.Done():
 		err = a.drain(served)
@@ -178,7 +148,7 @@ func (c config) run(ctx context.Context) error {
 func (a *agent) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := a.hear.Leave(ctx); err != nil {
+	if err := a.servers.hear.Leave(ctx); err != nil {
 		a.log.Debug("cannot announce that the agent leaves", "error", err)
 	}
 }
@@ -196,9 +166,7 @@ func (a *agent) add(t target) error {
 	if a.restartCommand != "" {
 		i.restart = a.newRestarter(i)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.instances = append(a.instances, i)
+	a.servers.add(i)
 	return nil
 }
 
@@ -211,7 +179,7 @@ func (a *agent) watch(ctx context.Context, i *instance) {
 			o.ObjectInfoEvery = a1111.LearnEvery
 		}
 		comfyui.Watch(ctx, i.client, o, func(o comfyui.Observation) {
-			a.observe(i, o)
+			a.servers.observe(i, o)
 		})
 	})
 }
@@ -221,29 +189,6 @@ func (a *agent) watch(ctx context.Context, i *instance) {
 func onThisMachine(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && gossip.IsLoopback(u.Hostname())
-}
-
-// observe records what a server does, and tells the hubs.
-func (a *agent) observe(i *instance, o comfyui.Observation) {
-	a.mu.Lock()
-	before := i.seen
-	i.seen = o
-	i.asked.take(o)
-	a.mu.Unlock()
-	edge := before.Up != o.Up || before.Idle() != o.Idle() ||
-		(before.Foreign > 0) != (o.Foreign > 0) || before.ObjectInfoHash != o.ObjectInfoHash
-	a.hear.Push(edge)
-}
-
-func (a *agent) find(name string) *instance {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, i := range a.instances {
-		if i.name == name {
-			return i
-		}
-	}
-	return nil
 }
 
 // join enters the gossip. There it learns the address at which this machine is
@@ -267,7 +212,7 @@ func (a *agent) join(ctx context.Context, served net.Addr) error {
 		}
 		return err
 	}
-	a.hear = group
+	a.servers.hear = group
 	host, port, err := net.SplitHostPort(served.String())
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host, _, err = net.SplitHostPort(group.Local().Addr)
@@ -346,10 +291,8 @@ func (a *agent) watchNames(ctx context.Context, group *gossip.Gossip) {
 
 // report returns what the hubs are told.
 func (a *agent) report() fleet.Report {
-	a.mu.Lock()
-	again := make([]restarts, len(a.instances))
-	list := a.instances
-	a.mu.Unlock()
+	list := a.servers.all()
+	again := make([]restarts, len(list))
 	for n, i := range list { // its lock is taken first
 		again[n] = i.restart.state()
 	}
@@ -360,9 +303,11 @@ func (a *agent) report() fleet.Report {
 	if a.serving == "" {
 		return r // gossip asks before it has reported our address
 	}
+	a.servers.mu.Lock() // within the other one, so that a higher number is never an older state
+	defer a.servers.mu.Unlock()
 	for n, i := range list {
-		described := i.report(a.scheme + "://" + a.serving)
-		described.Draining = a.draining
+		described := i.report(a.door.scheme + "://" + a.serving)
+		described.Draining = a.servers.draining
 		described.Device = i.device()
 		disk, full, _ := a.disks.of(i.folders())
 		described.DiskFree, described.DiskSize, described.DiskFull = disk.free, disk.size, full
@@ -372,27 +317,6 @@ func (a *agent) report() fleet.Report {
 			described.RestartAt = again[n].next.UnixMilli()
 		}
 		r.Instances = append(r.Instances, described)
-	}
-	return r
-}
-
-// report describes one server; base is the URL at which the agent serves.
-func (i *instance) report(base string) fleet.InstanceReport {
-	o := i.seen
-	r := fleet.InstanceReport{
-		Name: i.name, URL: base + comfyui.InstancePath + i.name, Kind: i.kind(),
-		Up: o.Up, Reason: o.Reason,
-		Queue: o.QueueRemaining, Foreign: o.Foreign, Load: i.load, OthersMemory: i.at.others, OthersUse: i.at.use,
-		Running: o.Running, Job: o.RunningMark.Job, Fence: o.RunningMark.Fence,
-		Version: o.Version.Text, GPU: o.GPU, GPUType: o.GPUType, VRAMTotal: o.VRAMTotal, VRAMFree: o.VRAMFree,
-		ObjectInfo: o.ObjectInfoHash, Boot: o.Boot,
-		Restarting: i.asked.due(), Restarted: i.asked.restarted != 0 && i.asked.restarted == o.Boot,
-	}
-	if i.direct != "" {
-		r.URL, r.Direct = i.direct, true
-	}
-	if !o.Since.IsZero() {
-		r.Since = o.Since.UnixMilli()
 	}
 	return r
 }

@@ -191,9 +191,9 @@ func TestSearch(t *testing.T) {
 func TestRestartCommand(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "out")
-	a := &agent{config: config{machine: machine{restartCommand: `printf "%s %s" "$COMFYHUB_INSTANCE" "$COMFYHUB_INSTANCE_URL" > ` + file}}, log: discard()}
+	a := newAgent(config{machine: machine{restartCommand: `printf "%s %s" "$COMFYHUB_INSTANCE" "$COMFYHUB_INSTANCE_URL" > ` + file}, logger: discard()})
 	require.NoError(t, a.add(target{name: "box", url: "http://127.0.0.1:1"}))
-	server := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
+	server := httptest.NewServer(http.HandlerFunc(a.door.serveHTTP))
 	defer server.Close()
 	client := must.Get(comfyui.NewClient(server.URL+"/i/box", comfyui.Options{ViaAgent: true}))(t)
 	defer client.Close()

@@ -16,30 +16,6 @@ type asked struct {
 	boot, restarted int64
 }
 
-// ask notes that a restart of a server was asked for, and tells the hubs: the death of
-// its process is nobody's fault.
-func (a *agent) ask(i *instance) {
-	a.mu.Lock()
-	i.asked.at, i.asked.boot = time.Now(), i.seen.Boot
-	a.mu.Unlock()
-	a.push()
-}
-
-// push tells the hubs.
-func (a *agent) push() {
-	if a.hear != nil { // nil while it still joins
-		a.hear.Push(true)
-	}
-}
-
-// unask takes that back: the restart was refused.
-func (a *agent) unask(i *instance) {
-	a.mu.Lock()
-	i.asked.at = time.Time{}
-	a.mu.Unlock()
-	a.push()
-}
-
 // due reports whether a restart was asked for and has not happened yet.
 func (r asked) due() bool { return !r.at.IsZero() && time.Since(r.at) < restartTimeout }
 
@@ -48,13 +24,6 @@ func (r *asked) take(o comfyui.Observation) {
 	if r.due() && o.Up && o.Boot != r.boot {
 		*r = asked{restarted: o.Boot}
 	}
-}
-
-// deliberate reports whether it is no accident that a server's process is not there.
-func (a *agent) deliberate(i *instance) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.draining || i.asked.due()
 }
 
 // passed is the answer to a request that a server was passed.

@@ -106,18 +106,18 @@ func (a *agent) watchDisks(ctx context.Context) {
 	tick := time.NewTicker(diskEvery)
 	defer tick.Stop()
 	for {
-		a.mu.Lock()
-		for _, i := range a.instances {
+		a.servers.mu.Lock()
+		for _, i := range a.servers.list {
 			a.disks.of(i.folders())
 		}
-		a.mu.Unlock()
+		a.servers.mu.Unlock()
 		a.disks.look(func(folder string, r room, full bool) {
 			if full {
 				a.log.Warn("a disk is full: its instances get no jobs", "folder", folder, "free", r.free, "reserve", a.disks.reserve)
 			} else {
 				a.log.Info("a disk has space again", "folder", folder, "free", r.free)
 			}
-			a.push()
+			a.servers.push()
 		})
 		select {
 		case <-ctx.Done():

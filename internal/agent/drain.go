@@ -22,14 +22,14 @@ const (
 // what hubs have sent and hubs have fetched the files. It ends early when the stop
 // timeout is over, hurry is closed, or the agent stops serving; the runs go on then.
 func (a *agent) drain(served <-chan error) error {
-	a.mu.Lock()
-	a.draining = true
-	a.mu.Unlock()
+	a.servers.mu.Lock()
+	a.servers.draining = true
+	a.servers.mu.Unlock()
 	if a.stopTimeout <= 0 || a.finished() {
 		return nil
 	}
 	a.log.Info("waiting for running prompts to finish; a second signal stops the agent at once", "at_most", a.stopTimeout.String())
-	a.hear.Push(true)
+	a.servers.hear.Push(true)
 	end := time.NewTimer(a.stopTimeout)
 	defer end.Stop()
 	tick := time.NewTicker(drainTick)
@@ -51,16 +51,7 @@ func (a *agent) drain(served <-chan error) error {
 }
 
 // finished reports whether no hub has anything to lose if the agent leaves.
-func (a *agent) finished() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, i := range a.instances {
-		if i.seen.QueueRemaining > i.seen.Foreign {
-			return false
-		}
-	}
-	return a.fetches.quiet(fetchPause)
-}
+func (a *agent) finished() bool { return a.servers.idle() && a.door.fetches.quiet(fetchPause) }
 
 // fetches are the requests by which hubs take runs in and out.
 type fetches struct {

@@ -76,13 +76,13 @@ func TestStoppingAgentFinishesItsRuns(t *testing.T) {
 // The files of a run are fetched after its end: the agent stays for that.
 func TestStoppingAgentWaitsForFetches(t *testing.T) {
 	t.Parallel()
-	a := &agent{config: config{stopTimeout: time.Hour}, log: discard()}
+	a := newAgent(config{stopTimeout: time.Hour, logger: discard()})
 	require.True(t, a.finished())
 	asked, answer := make(chan bool), make(chan bool)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked <- true; <-answer }))
 	defer server.Close()
 	require.NoError(t, a.add(target{name: "box", url: server.URL}))
-	agent := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
+	agent := httptest.NewServer(http.HandlerFunc(a.door.serveHTTP))
 	defer agent.Close()
 	get := func(path string) (wait func()) {
 		done := make(chan error, 1)
@@ -169,10 +169,10 @@ func TestRestartThatIsRefused(t *testing.T) {
 	status := http.StatusForbidden
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	defer server.Close()
-	a := &agent{config: config{machine: machine{restartCommand: "exit 1"}}, log: discard()}
+	a := newAgent(config{machine: machine{restartCommand: "exit 1"}, logger: discard()})
 	require.NoError(t, a.add(target{name: "box", url: server.URL}))
-	i := a.find("box")
-	agent := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
+	i := a.servers.find("box")
+	agent := httptest.NewServer(http.HandlerFunc(a.door.serveHTTP))
 	defer agent.Close()
 	client := must.Get(comfyui.NewClient(agent.URL+"/i/box", comfyui.Options{ViaAgent: true}))(t)
 	defer client.Close()
@@ -181,9 +181,9 @@ func TestRestartThatIsRefused(t *testing.T) {
 		resp.Body.Close()
 	}
 	post()
-	require.False(t, a.deliberate(i))
+	require.False(t, a.servers.deliberate(i))
 	require.NoError(t, client.Restart(t.Context()))
-	require.Eventually(t, func() bool { return !a.deliberate(i) }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return !a.servers.deliberate(i) }, time.Minute, 5*time.Millisecond)
 	server.Close()
 	_, err := client.Queue(t.Context())
 	require.ErrorIs(t, err, comfyui.ErrGone)

@@ -61,8 +61,8 @@ func (a *agent) watchLoad(ctx context.Context, look sampler) {
 	for {
 		if s, err := look(ctx); err != nil {
 			a.log.Debug("cannot read the use of the GPUs", "error", err)
-		} else if a.setLoad(s, &load, theProcesses()) {
-			a.hear.Push(true)
+		} else if a.servers.setLoad(s, &load, theProcesses()) {
+			a.servers.hear.Push(true)
 		}
 		select {
 		case <-ctx.Done():
@@ -74,17 +74,17 @@ func (a *agent) watchLoad(ctx context.Context, look sampler) {
 
 // setLoad records a sample and reports whether it changes something that hubs must know at
 // once.
-func (a *agent) setLoad(s gpuSample, load *gpuLoad, p processes) (changed bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	before := make([]placement, len(a.instances))
-	for n, i := range a.instances {
+func (s *servers) setLoad(sample gpuSample, load *gpuLoad, p processes) (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := make([]placement, len(s.list))
+	for n, i := range s.list {
 		before[n] = i.at
-		i.at = i.place(s, p)
+		i.at = i.place(sample, p)
 		changed = changed || i.at.id != before[n].id
 	}
 	quiet := func(gpu string) bool {
-		for _, i := range a.instances {
+		for _, i := range s.list {
 			if i.at.id == gpu && !(i.seen.Idle() && time.Since(i.seen.Since) >= settle) {
 				return false
 			}
@@ -92,14 +92,14 @@ func (a *agent) setLoad(s gpuSample, load *gpuLoad, p processes) (changed bool) 
 		return true
 	}
 	use := map[string]int{}
-	for _, c := range s.cards {
+	for _, c := range sample.cards {
 		if c.use >= 0 {
 			use[c.id] = c.use
 		}
 	}
 	taken := load.sample(use, quiet)
-	others := othersMemory(s, a.instances, p)
-	for n, i := range a.instances {
+	others := othersMemory(sample, s.list, p)
+	for n, i := range s.list {
 		i.at.others = others[i.at.id]
 		if i.at.id != "" && quiet(i.at.id) {
 			i.at.use = min(use[i.at.id], 100) / useStep * useStep

@@ -130,10 +130,10 @@ func TestGPULoad(t *testing.T) {
 
 func TestSetLoad(t *testing.T) {
 	beside.Bubble(t, func(t *testing.T) {
-		a := &agent{instances: []*instance{local("GPU-0"), local("GPU-1")}}
+		a := &agent{servers: &servers{list: []*instance{local("GPU-0"), local("GPU-1")}}}
 		var load gpuLoad
 		sample := gpuSample{cards: []card{{id: "GPU-0", use: 90}, {id: "GPU-1", use: 10}}}
-		set := func() bool { return a.setLoad(sample, &load, theProcesses()) }
+		set := func() bool { return a.servers.setLoad(sample, &load, theProcesses()) }
 		require.True(t, set(), "where they are is news")
 		for range 5 {
 			require.False(t, set(), "a server that was just busy may have something left to do")
@@ -142,21 +142,21 @@ func TestSetLoad(t *testing.T) {
 		require.False(t, set())
 		require.False(t, set())
 		require.True(t, set())
-		require.Equal(t, "its GPU is used by another program", a.instances[0].load)
-		require.Equal(t, 90, a.instances[0].at.use)
-		require.Empty(t, a.instances[1].load)
+		require.Equal(t, "its GPU is used by another program", a.servers.list[0].load)
+		require.Equal(t, 90, a.servers.list[0].at.use)
+		require.Empty(t, a.servers.list[1].load)
 		require.False(t, set(), "no news")
-		a.instances[0].seen.QueueRemaining = 1
+		a.servers.list[0].seen.QueueRemaining = 1
 		require.True(t, set(), "it works itself: nothing can be told")
-		require.Empty(t, a.instances[0].load)
-		require.Zero(t, a.instances[0].at.use)
+		require.Empty(t, a.servers.list[0].load)
+		require.Zero(t, a.servers.list[0].at.use)
 	})
 }
 
 func TestWatchLoadEndsWithContext(t *testing.T) {
 	beside.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		a := &agent{log: discard()}
+		a := newAgent(config{logger: discard()})
 		calls := 0
 		done := make(chan struct{})
 		go func() {

@@ -67,21 +67,21 @@ func TestPlaceBySeveralGPUs(t *testing.T) {
 		return i
 	}
 	one, two := server("3188", "main.py --port 3188"), server("3189", "main.py --port 3189")
-	a := &agent{instances: []*instance{one, two}}
+	a := &agent{servers: &servers{list: []*instance{one, two}}}
 	var load gpuLoad
-	require.True(t, a.setLoad(s, &load, p))
+	require.True(t, a.servers.setLoad(s, &load, p))
 	require.Equal(t, "GPU-1", one.device())
 	require.Equal(t, "GPU-0", two.device())
 	require.Zero(t, one.at.others, "a desktop's 300 MiB do not count")
 	require.EqualValues(t, 15*gib, two.at.others, "without the process that the server has started")
-	require.False(t, a.setLoad(s, &load, p))
+	require.False(t, a.servers.setLoad(s, &load, p))
 
 	// A process that computes nothing for a while has no place; the server keeps its.
 	s.apps = s.apps[:3]
-	a.setLoad(s, &load, p)
+	a.servers.setLoad(s, &load, p)
 	require.Equal(t, "GPU-1", one.device())
 	one.seen.Boot = 2
-	a.setLoad(s, &load, p)
+	a.servers.setLoad(s, &load, p)
 	require.Empty(t, one.device(), "another process may have another GPU")
 	require.Zero(t, two.at.others, "it may be on this one: nothing can be told")
 

@@ -39,7 +39,7 @@ const (
 func newPuller(a *agent) *puller {
 	p := &puller{agent: a, stop: func() {}, conns: make(chan net.Conn), closed: make(chan struct{}), changed: make(chan struct{})}
 	p.close = sync.OnceFunc(func() { close(p.closed) })
-	a.scheme, a.serving = fleet.TunnelScheme, a.name
+	a.door.scheme, a.serving = fleet.TunnelScheme, a.name
 	return p
 }
 

@@ -166,21 +166,11 @@ func (a *agent) newRestarter(i *instance) *restarter {
 	return &restarter{
 		command: func() error { return shell(a.restartCommand, i.target, a.log) },
 		process: func() int64 {
-			a.mu.Lock()
-			defer a.mu.Unlock()
+			a.servers.mu.Lock()
+			defer a.servers.mu.Unlock()
 			return i.seen.Boot
 		},
-		begins: func() { a.ask(i) }, failed: func() { a.unask(i) }, log: a.log,
-	}
-}
-
-// stopRestarts drops the restarts that are planned.
-func (a *agent) stopRestarts() {
-	a.mu.Lock()
-	list := a.instances
-	a.mu.Unlock()
-	for _, i := range list { // its lock is taken first
-		i.restart.close()
+		begins: func() { a.servers.ask(i) }, failed: func() { a.servers.unask(i) }, log: a.log,
 	}
 }
 

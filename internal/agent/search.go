@@ -89,6 +89,6 @@ func (a *agent) try(ctx context.Context, port int) bool {
 		return false
 	}
 	a.log.Info("found an instance", "url", t.url, "instance", t.name)
-	a.watch(ctx, a.find(t.name))
+	a.watch(ctx, a.servers.find(t.name))
 	return true
 }

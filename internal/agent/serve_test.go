@@ -23,12 +23,12 @@ import (
 
 func TestServeHTTP(t *testing.T) {
 	t.Parallel()
-	a := &agent{config: config{name: "box", machine: machine{restartCommand: "exit 0"}}, log: discard()}
+	a := newAgent(config{name: "box", machine: machine{restartCommand: "exit 0"}, logger: discard()})
 	seen := make(chan string, 1)
 	instance := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.RequestURI }))
 	defer instance.Close()
 	require.NoError(t, a.add(target{name: "box", url: instance.URL}))
-	server := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
+	server := httptest.NewServer(http.HandlerFunc(a.door.serveHTTP))
 	defer server.Close()
 	get := func(path string, header http.Header) int {
 		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))(t)
@@ -63,23 +63,23 @@ func TestServeHTTP(t *testing.T) {
 // not one whose own name was made to lead here either, whose requests have no Origin.
 func TestForeignHosts(t *testing.T) {
 	t.Parallel()
-	a := &agent{config: config{name: "box", serve: "localhost.example:7947"}, log: discard()}
+	a := newAgent(config{name: "box", serve: "localhost.example:7947", logger: discard()})
 	call := func(host string) int {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/i/none/queue", nil)
-		a.serveHTTP(w, r)
+		a.door.serveHTTP(w, r)
 		return w.Code
 	}
-	a.scheme = "http"
+	a.door.scheme = "http"
 	for _, host := range []string{"127.0.0.1:7947", "127.0.0.1", "localhost:7947", "[::1]:7947", "127.9.9.9:1", "localhost.example:7947"} {
 		require.Equal(t, http.StatusNotFound, call(host), host)
 	}
 	for _, host := range []string{"evil.example:7947", "localhost.evil.example", "127.0.0.1.evil.example:7947", "10.0.0.1:7947", "box"} {
 		require.Equal(t, http.StatusForbidden, call(host), host)
 	}
-	a.scheme = "https" // there a key says who calls
+	a.door.scheme = "https" // there a key says who calls
 	require.Equal(t, http.StatusNotFound, call("evil.example:7947"))
-	a.scheme = "" // in a tunnel the host is the machine's name
+	a.door.scheme = "" // in a tunnel the host is the machine's name
 	require.Equal(t, http.StatusNotFound, call("box"))
 }
 
@@ -88,7 +88,7 @@ func TestListen(t *testing.T) {
 	listen := func(c config) (*agent, net.Listener, error) {
 		c.logger = discard()
 		c.identity = gossip.NewIdentity()
-		a := &agent{config: c, log: c.logger}
+		a := newAgent(c)
 		l, err := a.listen()
 		if err == nil {
 			t.Cleanup(func() { l.Close() })
@@ -97,7 +97,7 @@ func TestListen(t *testing.T) {
 	}
 	a, l, err := listen(config{join: []string{"localhost:7946"}, serve: "127.0.0.1:0"})
 	require.NoError(t, err)
-	require.Equal(t, "http", a.scheme)
+	require.Equal(t, "http", a.door.scheme)
 	_, _, err = listen(config{join: []string{"127.0.0.1"}, serve: l.Addr().String()})
 	require.ErrorContains(t, err, "address already in use")
 
@@ -105,10 +105,10 @@ func TestListen(t *testing.T) {
 	require.ErrorIs(t, err, gossip.ErrKeyRequired, "off loopback nothing is served to everybody")
 	a, _, err = listen(config{join: []string{"localhost:7946"}, serve: "127.0.0.1:0", key: "k"})
 	require.NoError(t, err)
-	require.Equal(t, "https", a.scheme, "with a key others may be in the group, and loopback is no proof")
+	require.Equal(t, "https", a.door.scheme, "with a key others may be in the group, and loopback is no proof")
 	a, l, err = listen(config{join: []string{"hub.example.com:7946"}, serve: "0.0.0.0:0", key: "k"})
 	require.NoError(t, err)
-	require.Equal(t, "https", a.scheme)
+	require.Equal(t, "https", a.door.scheme)
 
 	server := a.server(t.Context())
 	done := make(chan error, 1)
@@ -139,12 +139,12 @@ func TestListen(t *testing.T) {
 func TestStolenMachineCallsAnother(t *testing.T) {
 	t.Parallel()
 	_, server := startSim(t)
-	a := &agent{config: config{
+	a := newAgent(config{
 		name: "box", key: "k", serve: "127.0.0.1:0", join: []string{"hub.example.com"}, identity: gossip.NewIdentity(), logger: discard(),
 		machine: machine{restartCommand: "exit 0", outputs: []string{t.TempDir()}}, state: t.TempDir(),
-	}, log: discard()}
+	})
 	require.NoError(t, a.add(target{name: "box", url: server, output: a.outputs[0]}))
-	defer a.find("box").client.Close()
+	defer a.servers.find("box").client.Close()
 	listener := must.Get(a.listen())(t)
 	heard := make(chan string, 1000)
 	web := a.server(t.Context())

@@ -175,15 +175,10 @@ func (a *agent) tidy(ctx context.Context) {
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
 	for {
-		a.mu.Lock()
-		var all []*instance
-		for _, i := range a.instances {
-			if i.tidier != nil {
-				all = append(all, i)
+		for _, i := range a.servers.all() {
+			if i.tidier == nil {
+				continue
 			}
-		}
-		a.mu.Unlock()
-		for _, i := range all {
 			if n := i.tidier.sweep(ctx, time.Now()); n > 0 {
 				a.log.Info("deleted output files that the hub keeps", "instance", i.name, "files", n)
 			}

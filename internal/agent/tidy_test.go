@@ -164,10 +164,10 @@ func TestKeptListIsBounded(t *testing.T) {
 func TestServeKept(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	a := &agent{config: config{machine: machine{outputAge: time.Hour}, state: t.TempDir()}, log: discard()}
+	a := newAgent(config{machine: machine{outputAge: time.Hour}, state: t.TempDir(), logger: discard()})
 	require.NoError(t, a.add(target{name: "box", url: "http://127.0.0.1:1", output: folder}))
 	require.NoError(t, a.add(target{name: "other", url: "http://127.0.0.1:2"}))
-	server := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
+	server := httptest.NewServer(http.HandlerFunc(a.door.serveHTTP))
 	defer server.Close()
 	client := func(name string) *comfyui.Client {
 		c := must.Get(comfyui.NewClient(server.URL+comfyui.InstancePath+name, comfyui.Options{ViaAgent: true}))(t)
@@ -179,7 +179,7 @@ func TestServeKept(t *testing.T) {
 	require.ErrorContains(t, client("other").Kept(t.Context(), []comfyui.KeptFile{f}), "--output-dir")
 	require.Error(t, client("nobody").Kept(t.Context(), []comfyui.KeptFile{f}))
 	require.Error(t, client("box").Kept(t.Context(), make([]comfyui.KeptFile, comfyui.MaxKept+1)))
-	i := a.find("box")
+	i := a.servers.find("box")
 	require.Equal(t, 1, i.tidier.sweep(t.Context(), time.Now().Add(2*time.Hour)))
 	for _, request := range []struct {
 		method, body string
