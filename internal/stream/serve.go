@@ -108,7 +108,6 @@ func (s *Sockets) newSocket(conn *websocket.Conn, r *http.Request) *socket {
 		silence:  s.o.KeepAlive,
 		fanout:   &s.statuses.fanout,
 		features: func() []byte { return s.o.Features() },
-		observe:  s.o.Observe,
 		wake:     make(chan struct{}, 1),
 		settled:  make(chan struct{}),
 		shutDone: make(chan struct{}),
@@ -154,7 +153,7 @@ func (s *Sockets) run(sock *socket, k Key, live bool) {
 	}
 	sock.confirms = func() { all.Go(func() { sock.confirm(ctx) }) }
 	all.Go(func() {
-		err := sock.write(ctx) // returns when it has failed or must stop
+		err := (&writer{socket: sock, observe: s.o.Observe}).run(ctx) // returns when it has failed or must stop
 		if ctx.Err() == nil {
 			// Nothing more will be written, so the reader must stop too. It may not learn why.
 			cut = cutByClient(err)

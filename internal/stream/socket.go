@@ -28,9 +28,6 @@ const (
 
 // socket is one WebSocket of a client: a bounded queue, and a writer that empties
 // it. Only the reader and the writer ever wait for the client.
-//
-// Many methods: its reader, its writer and everybody who sends share one queue; most methods are
-// short steps of these three.
 type socket struct {
 	conn     *websocket.Conn
 	inbound  inbound
@@ -46,7 +43,6 @@ type socket struct {
 	interval time.Duration // minimum time between two status frames
 	silence  time.Duration // maximum time without a message
 	features func() []byte
-	observe  Observer
 	// received is called with each mark that the client has confirmed, and with the
 	// newest probe that it has answered.
 	received func(mark, probe uint64)
@@ -76,13 +72,6 @@ type socket struct {
 
 	// Used by confirm only.
 	confirmed, answered uint64
-
-	// Used by the writer only.
-	adapter    adapter
-	ended      endedJobs
-	lastWrite  time.Time
-	lastStatus time.Time
-	lateSince  time.Time
 }
 
 // push queues an item without blocking. A socket that has no room left is marked as
