@@ -103,9 +103,7 @@ func (d *disks) look(changed func(folder string, r room, full bool)) {
 
 // watchDisks looks at the disks until ctx ends.
 func (a *agent) watchDisks(ctx context.Context) {
-	tick := time.NewTicker(diskEvery)
-	defer tick.Stop()
-	for {
+	every(ctx, diskEvery, func() {
 		a.servers.mu.Lock()
 		for _, i := range a.servers.list {
 			a.disks.of(i.folders())
@@ -119,12 +117,7 @@ func (a *agent) watchDisks(ctx context.Context) {
 			}
 			a.servers.push()
 		})
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // folders are those on this machine into which a server writes, as far as known: what the

@@ -56,20 +56,13 @@ func (l *gpuLoad) sample(use map[string]int, quiet func(gpu string) bool) map[st
 // watchLoad samples the GPUs until ctx ends.
 func (a *agent) watchLoad(ctx context.Context, look sampler) {
 	var load gpuLoad
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
-	for {
+	every(ctx, sampleEvery, func() {
 		if s, err := look(ctx); err != nil {
 			a.log.Debug("cannot read the use of the GPUs", "error", err)
 		} else if a.servers.setLoad(s, &load, theProcesses()) {
 			a.servers.hear.Push(true)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 // setLoad records a sample and reports whether it changes something that hubs must know at

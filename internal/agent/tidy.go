@@ -172,9 +172,7 @@ func remove(root *os.Root, f keptFile) error {
 
 // tidy sweeps the output folders until ctx ends.
 func (a *agent) tidy(ctx context.Context) {
-	tick := time.NewTicker(tidyEvery)
-	defer tick.Stop()
-	for {
+	every(ctx, tidyEvery, func() {
 		for _, i := range a.servers.all() {
 			if i.tidier == nil {
 				continue
@@ -183,6 +181,15 @@ func (a *agent) tidy(ctx context.Context) {
 				a.log.Info("deleted output files that the hub keeps", "instance", i.name, "files", n)
 			}
 		}
+	})
+}
+
+// every calls do now and after each pause, until ctx ends.
+func every(ctx context.Context, pause time.Duration, do func()) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		do()
 		select {
 		case <-ctx.Done():
 			return
