@@ -54,19 +54,14 @@ func (r Rewrite) Literal(old string) string {
 type Pusher struct {
 	store     *Store
 	collector *Collector
-	options   PushOptions
+	apart     bool
 }
 
-// PushOptions adjust a Pusher; the zero value is fine.
-type PushOptions struct {
-	// Apart puts every input into the folder of its content, so that nobody who does not have the
-	// content can name it.
-	Apart bool
-}
-
-// NewPusher makes a Pusher; the collector fetches pinned outputs that have not been copied yet.
-func NewPusher(store *Store, collector *Collector, o PushOptions) *Pusher {
-	return &Pusher{store: store, collector: collector, options: o}
+// NewPusher makes a Pusher; the collector fetches pinned outputs that have not been copied yet. apart
+// puts every input into the folder of its content, so that nobody who does not have the content can
+// name it.
+func NewPusher(store *Store, collector *Collector, apart bool) *Pusher {
+	return &Pusher{store, collector, apart}
 }
 
 // hubFolder is the hub's own folder among the inputs of an instance. Whatever is in it was put
@@ -105,10 +100,10 @@ func (p *Pusher) push(ctx context.Context, tenant string, pin Pin, to Target) (j
 		return job.FileRef{}, ErrGone
 	}
 	d := delivery{store: p.store, placed: NewPlaced(p.store.db), pin: pin, to: to, ext: strings.ToLower(path.Ext(own.name))}
-	if p.options.Apart {
+	if p.apart {
 		d.scope = tenant
 	}
-	if !p.options.Apart && own.typ == job.TypeInput && !strings.HasPrefix(own.dir+"/", hubFolder+"/") {
+	if !p.apart && own.typ == job.TypeInput && !strings.HasPrefix(own.dir+"/", hubFolder+"/") {
 		kept, err := d.keepName(ctx, own)
 		if err != nil {
 			return job.FileRef{}, err

@@ -28,7 +28,7 @@ func TestPush(t *testing.T) {
 			s, i := newStore(t, db), newInstance()
 			i.plain = plain
 			c := newCollector(t, s, i)
-			p := NewPusher(s, c, PushOptions{})
+			p := NewPusher(s, c, false)
 			to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 			who := tenant
 			if plain {
@@ -114,7 +114,7 @@ func TestPush(t *testing.T) {
 func TestPinOutlivesTheName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
-		p := NewPusher(s, newCollector(t, s, i), PushOptions{})
+		p := NewPusher(s, newCollector(t, s, i), false)
 		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 		s.mustUpload(t, input("a"), "then")
 		pins := must(s.Pin(t.Context(), tenant, []job.FileRef{input("a")}))
@@ -149,7 +149,7 @@ func (r rival) Upload(ctx context.Context, ref job.FileRef, overwrite bool, body
 
 func TestPushAgainstARival(t *testing.T) {
 	s, i := parallelStore(t), newInstance()
-	p := NewPusher(s, newCollector(t, s, i), PushOptions{})
+	p := NewPusher(s, newCollector(t, s, i), false)
 	s.mustUpload(t, input("a"), "ours")
 	pins := must(s.Pin(t.Context(), tenant, []job.FileRef{input("a")}))
 	rewrites := must(p.Push(t.Context(), tenant, pins, Target{Name: "gpu1", Instance: rival{i}}))
@@ -175,7 +175,7 @@ func TestPushApart(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
 		i.put(input("b.png"), "b")
-		p := NewPusher(s, newCollector(t, s, i), PushOptions{Apart: true})
+		p := NewPusher(s, newCollector(t, s, i), true)
 		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 		for _, name := range []string{"a.png", "b.png"} {
 			s.mustUpload(t, input(name), name[:1])
@@ -197,7 +197,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 		push := func(who, name string) job.FileRef {
 			must(s.Upload(t.Context(), who, input(name), true, strings.NewReader("same")))
 			pins := must(s.Pin(t.Context(), who, []job.FileRef{input(name)}))
-			rewrites := must(NewPusher(s, collector, PushOptions{Apart: who != tenant}).Push(t.Context(), who, pins, to))
+			rewrites := must(NewPusher(s, collector, who != tenant).Push(t.Context(), who, pins, to))
 			if len(rewrites) == 0 {
 				return input(name)
 			}

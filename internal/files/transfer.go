@@ -90,7 +90,7 @@ func (t *Transfer) Push(ctx context.Context, tenant string, in Inputs, to Target
 	if err != nil || len(pins) == 0 {
 		return nil, err
 	}
-	p := NewPusher(t.store, t.collector, PushOptions{Apart: tenant != job.DefaultTenant})
+	p := NewPusher(t.store, t.collector, tenant != job.DefaultTenant)
 	return p.Push(ctx, tenant, pins, to)
 }
 
