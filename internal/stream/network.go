@@ -69,10 +69,15 @@ func (n *network) owners(ctx context.Context, clients ...Key) ([]Owner, error) {
 // send sends a message once. The receiver asks again for what gets lost.
 func (n *network) send(hub string, l peerMessage) {
 	l.from = n.self
-	ctx, cancel := context.WithTimeout(n.ctx, transportTimeout)
+	n.try(n.ctx, "cannot send to another hub", func(ctx context.Context) error { return n.transport.Send(ctx, hub, l.appendTo(nil)) }, "hub", hub)
+}
+
+// try makes a request once; what fails is made good by a later one.
+func (n *network) try(ctx context.Context, failed string, do func(context.Context) error, attrs ...any) {
+	ctx, cancel := context.WithTimeout(ctx, transportTimeout)
 	defer cancel()
-	if err := n.transport.Send(ctx, hub, l.appendTo(nil)); err != nil {
-		n.log.Debug("cannot send to another hub", "hub", hub, "error", err)
+	if err := do(ctx); err != nil {
+		n.log.Debug(failed, append(attrs, "error", err)...)
 	}
 }
 
@@ -114,12 +119,7 @@ func (n *network) fetchBlobs(l *peerMessage) bool {
 // leave tells the other hubs that this hub is stopping, so that they do not wait
 // for it.
 func (n *network) leave(ctx context.Context) {
-	if n.alone() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, transportTimeout)
-	defer cancel()
-	if err := n.transport.Leave(ctx); err != nil {
-		n.log.Debug("cannot tell other hubs that this hub is stopping", "error", err)
+	if !n.alone() {
+		n.try(ctx, "cannot tell other hubs that this hub is stopping", n.transport.Leave)
 	}
 }

@@ -112,10 +112,6 @@ func (c *client) release() {
 	}
 	n, held := c.network, Ownership{Client: c.key, Number: c.owner.Number, Entry: c.entry}
 	n.spawn(func() {
-		ctx, cancel := context.WithTimeout(n.ctx, transportTimeout)
-		defer cancel()
-		if err := n.transport.Release(ctx, held); err != nil {
-			n.log.Debug("cannot give up the ownership of a client", "error", err)
-		}
+		n.try(n.ctx, "cannot give up the ownership of a client", func(ctx context.Context) error { return n.transport.Release(ctx, held) })
 	})
 }

@@ -127,27 +127,15 @@ func (c *client) waits() bool { return c.socket != nil && c.line.to.out == nil }
 // noteWritten records what the client's socket has written.
 func (c *client) noteWritten() {
 	if c.socket != nil {
-		c.line.lists.written(c.socket.toldMark())
+		_, told, _ := c.socket.marks()
+		c.line.lists.written(told)
 	}
 }
 
-// toldMark returns the newest mark of a sequence whose end was written.
-func (w *socket) toldMark() uint64 {
+// marks returns the newest mark of a sequence that was written completely, the newest of one whose end
+// was written, and how long ago that was.
+func (w *socket) marks() (written, told uint64, since time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.told
-}
-
-// writtenMark returns the newest mark of a sequence that was written completely.
-func (w *socket) writtenMark() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.mark
-}
-
-// sinceTold returns how long ago the newest end was written.
-func (w *socket) sinceTold() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Since(w.toldAt)
+	return w.mark, w.told, time.Since(w.toldAt)
 }

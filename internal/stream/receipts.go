@@ -49,13 +49,14 @@ func (r *receipts) receive(k Key, what string, which func(*client) []*sequence) 
 // left handles a client closing its socket w, possibly in answer to this hub's close frame.
 func (r *receipts) left(k Key, w *socket, inOrder, answers bool) {
 	r.receive(k, "close frame", func(c *client) []*sequence {
+		written, told, since := w.marks()
 		switch {
 		case inOrder && answers: // the close frame may have come before the last messages of an end
-			return c.line.closedInOrder(w.writtenMark())
+			return c.line.closedInOrder(written)
 		case inOrder:
-			return c.line.closedInOrder(w.toldMark())
-		case c.socket == w && w.sinceTold() < promptly: // otherwise it may have been held up until now
-			c.line.lists.closed(w.toldMark())
+			return c.line.closedInOrder(told)
+		case c.socket == w && since < promptly: // otherwise it may have been held up until now
+			c.line.lists.closed(told)
 		}
 		return nil
 	})
