@@ -2,8 +2,11 @@ package overflow
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
@@ -51,6 +54,24 @@ func (b *Book) Empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.records) == 0
+}
+
+// forgetAfter is how old a record is of which no hub takes care: each hub that has its endpoint would
+// have removed it long ago, and no run takes that long.
+const forgetAfter = 8 * 24 * time.Hour
+
+// Forget removes old records of jobs that have ended, such as those of endpoints that no hub has any
+// more. What was set aside for them counts as spent. The error is one of Redis.
+func (b *Book) Forget(ctx context.Context, ended func(job string) bool) error {
+	for job, rec := range b.snapshot() {
+		if b.store.now()-rec.At < forgetAfter.Milliseconds() || !ended(job) {
+			continue
+		}
+		if _, err := b.move(ctx, change{job: job, from: rec, cost: rec.Aside}); err != nil && !errors.Is(err, errChanged) {
+			return fmt.Errorf("overflow: %w", err)
+		}
+	}
+	return nil
 }
 
 // snapshot returns a copy of all records.

@@ -29,6 +29,8 @@ const (
 	// bookEvery is how often it is read what all hubs know of runs at endpoints, and sweepEvery how
 	// often those are ended that nobody wants any more.
 	bookEvery, sweepEvery = 2 * time.Second, 10 * time.Second
+	// forgetEvery is how often old runs are forgotten, also those at endpoints that no hub has any more.
+	forgetEvery = time.Hour
 	// MaxSlots bounds the runs at an endpoint at one time.
 	MaxSlots = 64
 	// Most bounds the endpoints.
@@ -82,7 +84,28 @@ func New(o Options) *Endpoints {
 		_ = s.book.Refresh(ctx) // else it is read in a moment
 		s.work.Go(s.tend)
 	})
+	s.work.Go(s.forget)
 	return s
+}
+
+// forget forgets old runs, until the hub closes.
+func (s *Endpoints) forget() {
+	tick := time.NewTicker(forgetEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+		_ = panics.Do(s.o.Log(), "forgetting old runs at endpoints", func() error {
+			if s.book.Refresh(s.ctx) != nil {
+				return nil // it is tried again in an hour, as is what follows
+			}
+			_ = s.book.Forget(s.ctx, func(key string) bool { return s.fate("", key) == overflow.Ended })
+			return nil
+		})
+	}
 }
 
 // Apply uses exactly the given endpoints. One that has changed is closed, and its runs go on at the
@@ -224,24 +247,27 @@ func (s *Endpoints) tend() {
 // sweep ends the runs of jobs that have ended, or that run elsewhere.
 func (s *Endpoints) sweep() {
 	for _, e := range s.open() {
-		err := e.Sweep(s.ctx, func(key string) overflow.Fate {
-			j, err := s.o.Queue.Get(s.ctx, key)
-			switch {
-			case errors.Is(err, queue.ErrNotFound):
-				return overflow.Ended
-			case err != nil, j.State == job.Queued: // with an error, it is looked at again
-				return overflow.Wanted
-			case j.State != job.Leased && j.State != job.Running:
-				return overflow.Ended
-			case fleet.IsOverflow(e.settings.Name, j.Run.Instance):
-				return overflow.Wanted
-			}
-			return overflow.Elsewhere
-		})
+		err := e.Sweep(s.ctx, func(key string) overflow.Fate { return s.fate(e.settings.Name, key) })
 		if err != nil && s.ctx.Err() == nil {
 			s.o.Log().Warn("cannot end runs at an endpoint", "endpoint", e.settings.Name, "error", err)
 		}
 	}
+}
+
+// fate is what has become of a job that has a run at an endpoint.
+func (s *Endpoints) fate(endpoint, key string) overflow.Fate {
+	j, err := s.o.Queue.Get(s.ctx, key)
+	switch {
+	case errors.Is(err, queue.ErrNotFound):
+		return overflow.Ended
+	case err != nil, j.State == job.Queued: // with an error, it is looked at again
+		return overflow.Wanted
+	case j.State != job.Leased && j.State != job.Running:
+		return overflow.Ended
+	case fleet.IsOverflow(endpoint, j.Run.Instance):
+		return overflow.Wanted
+	}
+	return overflow.Elsewhere
 }
 
 // open returns the endpoints in use.
