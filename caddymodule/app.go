@@ -135,6 +135,11 @@ type App struct {
 	// with the gossip key; never pull workers, nor machines behind a tunnel.
 	SecretsTo []string `json:"secrets_to,omitempty" word:"secrets_to <instance...>"`
 
+	// Instances without a GPU (by name or URL; `*` stands for any text) that take only prompts whose
+	// work Comfy's paid services do. Such prompts go to others only if none of these can run them; see
+	// docs/placement.md#instances-without-a-gpu. Default: none.
+	APIOnly []string `json:"api_only,omitempty" word:"api_only <instance...>"`
+
 	// Hosts from which the hub fetches inputs that are https URLs: names, `*.example.com`,
 	// addresses, CIDRs, or `*` for all public ones, see docs/input-urls.md;
 	// repeatable. Private addresses are called only if an address or a CIDR here contains them.

@@ -54,6 +54,10 @@ func (a *App) hubSettings() config.Settings {
 	for _, name := range a.SecretsTo {
 		s.SecretsTo = append(s.SecretsTo, instanceName(name))
 	}
+	s.APIOnly = nil
+	for _, name := range a.APIOnly {
+		s.APIOnly = append(s.APIOnly, instanceName(name))
+	}
 	if a.Overtaking != nil {
 		s.Overtaking = cmp.Or(time.Duration(*a.Overtaking), config.NoOvertaking)
 	}

@@ -22,6 +22,8 @@ type Info struct {
 	replacesSum digest
 	// secrets means that the instance may have the API keys of prompts.
 	secrets bool
+	// apiOnly means that the instance takes only what [CallsOnly] accepts.
+	apiOnly bool
 }
 
 // Hash identifies the body from which the info was parsed.
@@ -32,10 +34,11 @@ func (i *Info) Hash() string { return hex.EncodeToString(i.sum[:16]) }
 type Profile struct {
 	info, replaces digest
 	secrets        bool
+	apiOnly        bool
 }
 
 // Profile returns the instance's profile.
-func (i *Info) Profile() Profile { return Profile{i.sum, i.replacesSum, i.secrets} }
+func (i *Info) Profile() Profile { return Profile{i.sum, i.replacesSum, i.secrets, i.apiOnly} }
 
 // Classes returns the number of node classes.
 func (i *Info) Classes() int { return len(i.classes) }
@@ -148,6 +151,9 @@ func (i *Info) Satisfies(r Requirements) (missing []string) {
 	}
 	if r.Secrets && !i.secrets {
 		missing = append(missing, "leave to have the API keys of prompts (secrets_to in the hub's Caddyfile)")
+	}
+	if i.apiOnly && !CallsOnly(i, r) {
+		missing = append(missing, "leave to load models (api_only in the hub's Caddyfile)")
 	}
 	return missing
 }

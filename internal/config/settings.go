@@ -103,6 +103,9 @@ type Settings struct {
 	// prompts; each * in a name stands for any text. Default: all except those admitted with a
 	// machine's token.
 	SecretsTo []string
+	// APIOnly are the names of instances that take only prompts whose work a paid service does; each *
+	// in a name stands for any text. Such prompts go to others only if none of these can run them.
+	APIOnly []string
 	// GPUs name the GPUs of instances without an agent, by the instances' names. Instances with the
 	// same name share its memory. Default: each has its own.
 	GPUs map[string]string

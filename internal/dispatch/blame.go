@@ -110,7 +110,7 @@ func (b *Blame) untried(j job.Job, requires []byte) bool {
 		if slices.Contains(j.FailedAt, conn.Name) || !b.reports.Works(conn.Name) || !b.access.mayUse(j.Tenant, conn.Name) || conn.Refused.Itself(j.Key) {
 			continue
 		}
-		if info := conn.Abilities(); info != nil && b.judged.can(info, needs)[j.Class] {
+		if info := conn.Abilities(); info != nil && b.judged.leave(info, b.judged.can(info, needs), needs)[j.Class] {
 			return true
 		}
 	}

@@ -52,6 +52,9 @@ func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate 
 			c.State, c.Why = fleet.Offline, strings.TrimSuffix("it is not connected: "+i.Reason, ": ")
 		} else {
 			c.Can, c.Why, c.Lacks = weigh(conn, i, needs, j.Key)
+			if c.Can && d.judged.leaves(conn.Abilities(), needs) {
+				c.Can, c.Why = false, "it is left to prompts that need a GPU"
+			}
 			if reserved := d.access.reservedFor(i.Name); !schedule.MayUse(reserved, j.Tenant) && len(c.Lacks) == 0 {
 				c.Can, c.Why, c.Reserved = false, "it "+forOthers, reserved
 			}

@@ -49,6 +49,9 @@ type Settings struct {
 	Reserved schedule.Reservations
 	// SecretsTo says which instances get the API keys of prompts.
 	SecretsTo SecretsTo
+	// APIOnly are the names of instances that take only prompts whose work a paid service does; each *
+	// in a name stands for any text.
+	APIOnly []string
 	// SecretsElsewhere are the slots of endpoints, by name, that get them as well.
 	SecretsElsewhere []string
 	// GPUs names the GPUs of instances, by instance name, where the operator has set them.

@@ -102,6 +102,7 @@ func (d *Dispatcher) openInstances() {
 		Fleet: c.Fleet, Connected: c.Connected, Connect: c.Connect, Library: c.Library, Roster: c.Roster, Learned: c.Learned, Logged: c.Logged,
 		Streams: c.Streams, Ctx: d.ctx, Work: &d.work, Logger: c.Logger,
 		MaySecrets:     func(i fleet.Instance) bool { return c.Settings().givesSecrets(i) },
+		APIOnly:        func(i fleet.Instance) bool { return c.Settings().takesAPIOnly(i.Name) },
 		ContactTimeout: func() time.Duration { return c.Settings().ContactTimeout },
 		CatalogAge:     func() time.Duration { return c.Settings().CatalogAge },
 		GPUs:           func() map[string]string { return c.Settings().GPUs },
@@ -119,7 +120,7 @@ func (d *Dispatcher) openInstances() {
 	d.Blame = &Blame{
 		fleet: c.Fleet, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs, judged: d.judged, signal: d.signal, log: c.Logger,
 	}
-	d.judged.standIns = d.Blame.standIns
+	d.judged.standIns, d.judged.forAPI = d.Blame.standIns, d.Blame.forAPI
 }
 
 // openPlacing makes the parts that decide which job goes where.

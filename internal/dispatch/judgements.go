@@ -24,6 +24,9 @@ type judgements struct {
 	count int
 	// standIns returns what the instances that take over for a resting one can run.
 	standIns func(instance string) []*catalog.Info
+	// forAPI returns what the instances can run that take only prompts whose work a paid service
+	// does. Nil if there are none.
+	forAPI func() []*catalog.Info
 }
 
 // can reports which of the classes the instances of a profile can run, given the requirements of
@@ -77,7 +80,7 @@ func (js *judgements) able(idle []schedule.Idle, infos []*catalog.Info, classes 
 		profile := info.Profile()
 		able, met := profiles[profile]
 		if !met {
-			able = js.can(info, classes)
+			able = js.leave(info, js.can(info, classes), classes)
 			profiles[profile] = able
 		}
 		tenants := schedule.SetOf(idle[n].Tenants)

@@ -25,7 +25,8 @@ func (o *otherHubs) owners(needs catalog.Requirements) (all owners) {
 		return all
 	}
 	for name, info := range o.roster.Elsewhere() {
-		if conn := o.instances.Get(name); (conn == nil || !conn.IsOpen()) && len(info.WithSecrets(o.access.maySecrets(name, true)).Satisfies(needs)) == 0 {
+		info = catalog.ForAPIOnly(info.WithSecrets(o.access.maySecrets(name, true)), o.access.settings().takesAPIOnly(name))
+		if conn := o.instances.Get(name); (conn == nil || !conn.IsOpen()) && len(info.Satisfies(needs)) == 0 {
 			all.add(o.access.reservedFor(name))
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/metrics"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/retention"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/webui/origin"
 )
 
@@ -70,7 +71,7 @@ func (c *Checkup) Findings(ctx context.Context) []config.Finding {
 	if err := c.Ready(ctx); err != nil && !c.Started() {
 		return []config.Finding{finding(config.LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more")}
 	}
-	return slices.Concat(c.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.tokens(ctx), c.secrets(), c.page(), c.gossip(), c.instances(), c.differences())
+	return slices.Concat(c.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.tokens(ctx), c.names(), c.page(), c.gossip(), c.instances(), c.differences())
 }
 
 func (c *Checkup) redis(ctx context.Context) []config.Finding {
@@ -156,8 +157,8 @@ func (c *Checkup) tokens(ctx context.Context) []config.Finding {
 	)}
 }
 
-// secrets reports the names in secrets_to that nobody has.
-func (c *Checkup) secrets() (list []config.Finding) {
+// names reports the names in secrets_to and api_only that nobody has.
+func (c *Checkup) names() (list []config.Finding) {
 	instances := c.Fleet.Instances()
 	for _, name := range c.Settings().SecretsTo {
 		named := func(i fleet.Instance) bool { return dispatch.Names(name, i) }
@@ -168,6 +169,14 @@ func (c *Checkup) secrets() (list []config.Finding) {
 			}
 			list = append(list, finding(
 				config.LevelWarning, "secrets", "secrets_to names "+name+", and neither an agent nor an instance without one has that name", do,
+			))
+		}
+	}
+	for _, name := range c.Settings().APIOnly {
+		named := func(i fleet.Instance) bool { return schedule.Matches(name, i.Name) }
+		if len(list) < maxFindings && !slices.ContainsFunc(instances, named) {
+			list = append(list, finding(
+				config.LevelWarning, "api_only", "api_only names "+name+", and no instance has that name", "until there is one, prompts for paid services hold a GPU",
 			))
 		}
 	}

@@ -42,6 +42,6 @@ func (h *Hub) dispatchSettings() dispatch.Settings {
 	return dispatch.Settings{
 		StallTimeout: s.StallTimeout, ContactTimeout: s.ContactTimeout, JobTimeout: s.JobTimeout,
 		UnrunnableTimeout: s.UnrunnableTimeout, CatalogAge: s.CatalogAge, Lease: leaseTime,
-		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk, Ahead: s.Lookahead > 0, Split: !s.NoSplit, Reserved: s.Reserved, SecretsTo: s.SecretsTo, SecretsElsewhere: secretsElsewhere, GPUs: s.GPUs,
+		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk, Ahead: s.Lookahead > 0, Split: !s.NoSplit, Reserved: s.Reserved, SecretsTo: s.SecretsTo, APIOnly: s.APIOnly, SecretsElsewhere: secretsElsewhere, GPUs: s.GPUs,
 	}
 }

@@ -14,6 +14,8 @@ type knowledge struct {
 	slot *slot
 	// MaySecrets reports whether the instance gets API keys now.
 	MaySecrets func() bool
+	// APIOnly reports whether the instance takes only prompts whose work a paid service does.
+	APIOnly func() bool
 
 	mu      sync.Mutex
 	info    *catalog.Info
@@ -77,7 +79,7 @@ func (k *knowledge) SetInfo(info *catalog.Info) {
 func (k *knowledge) Abilities() *catalog.Info {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.info = k.info.WithSecrets(k.MaySecrets())
+	k.info = catalog.ForAPIOnly(k.info.WithSecrets(k.MaySecrets()), k.APIOnly())
 	return k.info
 }
 

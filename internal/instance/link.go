@@ -66,9 +66,11 @@ func NewLink(i fleet.Instance, registry *fleet.Registry, sets *FreeSets, log *sl
 	}
 	conn.slot.name, conn.slot.fleet, conn.slot.link, conn.slot.sets, conn.slot.past = i.Name, registry, conn, sets, &conn.past
 	conn.pulse.name, conn.pulse.fleet, conn.wake = i.Name, registry, func() {}
-	conn.knowledge.slot, conn.ask, conn.MaySecrets = &conn.slot, newAsking(), func() bool { return false }
+	conn.knowledge.slot, conn.ask, conn.MaySecrets, conn.APIOnly = &conn.slot, newAsking(), never, never
 	return conn
 }
+
+func never() bool { return false }
 
 // ClientID returns the client id to which the instance sends messages about the runs of this link.
 func (conn *Link) ClientID() string {

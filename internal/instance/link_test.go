@@ -144,7 +144,7 @@ func newLinked(t *testing.T) *linked {
 		Connect: func(i fleet.Instance) (*comfyui.Client, error) {
 			return comfyui.NewClient(i.URL, comfyui.Options{Dial: loopback.Dial})
 		},
-		MaySecrets: func(fleet.Instance) bool { return false }, Library: catalog.NewLibrary(),
+		MaySecrets: func(fleet.Instance) bool { return false }, APIOnly: func(fleet.Instance) bool { return false }, Library: catalog.NewLibrary(),
 		Learned:        func(string, *catalog.Info, comfyui.Version) {},
 		ContactTimeout: func() time.Duration { return 15 * time.Second },
 	})}

@@ -16,6 +16,7 @@ type linker struct {
 	fleet      *fleet.Registry
 	connect    func(fleet.Instance) (*comfyui.Client, error)
 	maySecrets func(fleet.Instance) bool
+	apiOnly    func(fleet.Instance) bool
 	contact    func() time.Duration
 	links      *Links
 	discovery  *Discovery
@@ -119,7 +120,7 @@ func (l *linker) open(i fleet.Instance, known bool) *Link {
 	}
 	conn := NewLink(i, l.fleet, &l.links.Sets, l.log)
 	conn.Client, conn.wake = client, l.above.Freed
-	conn.MaySecrets = func() bool { return l.maySecrets(i) }
+	conn.MaySecrets, conn.APIOnly = func() bool { return l.maySecrets(i) }, func() bool { return l.apiOnly(i) }
 	conn.Cleanup = newHistoryCleanup(client.DeleteHistory, conn.Log)
 	conn.Former = newFormerSockets(l.ctx, l.work, conn.Log, func(sid string) *eventSocket { return l.socket(conn, func() string { return sid }) })
 	conn.Socket = l.socket(conn, conn.nextClientID)

@@ -42,6 +42,8 @@ type Config struct {
 	Connect func(fleet.Instance) (*comfyui.Client, error)
 	// MaySecrets reports whether an instance gets API keys.
 	MaySecrets func(fleet.Instance) bool
+	// APIOnly reports whether an instance takes only prompts whose work a paid service does.
+	APIOnly func(fleet.Instance) bool
 	// ContactTimeout is how long an instance may be out of reach, CatalogAge how old the hub's
 	// knowledge of its classes and models may be when a client asks, and GPUs are the names of GPUs
 	// that the operator has set, by instance.
@@ -87,7 +89,7 @@ func New(c Config) *Room {
 		ctx: c.Ctx, work: c.Work, log: c.Logger, budget: newBudget(),
 	}
 	p.linker = &linker{
-		fleet: c.Fleet, connect: c.Connect, maySecrets: c.MaySecrets, contact: c.ContactTimeout, links: p.Links, discovery: p.Discovery,
+		fleet: c.Fleet, connect: c.Connect, maySecrets: c.MaySecrets, apiOnly: c.APIOnly, contact: c.ContactTimeout, links: p.Links, discovery: p.Discovery,
 		panels: p.Panels, logs: p.Logs, above: c.Above, ctx: c.Ctx, work: c.Work, log: c.Logger,
 	}
 	return p
