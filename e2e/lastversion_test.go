@@ -158,6 +158,7 @@ var added = [...]string{
 	"{comfyhub}:q:waits:ann", "{comfyhub}:q:classes:ann", "{comfyhub}:q:wait:HEX:ann", "{comfyhub}:q:callers:ann",
 	"{comfyhub}:h:trends", "{comfyhub}:h:faults", "files/hub/last-known.json", // written every few seconds
 	"{comfyhub}:q:waits:bob", "{comfyhub}:q:classes:bob", "{comfyhub}:q:wait:HEX:bob", "{comfyhub}:q:callers:bob",
+	"{comfyhub}:q:results:ann", "{comfyhub}:q:results:bob",
 }
 
 // addedNotes is how the names of the files begin in which a hub notes for its next process what
@@ -169,13 +170,16 @@ const addedNotes = "notes/"
 var dropped = [...]string{"{comfyhub}:files:hold:output/XX/UUID"}
 
 // addedFields are the fields of hashes that it stores besides.
-var addedFields = [...]string{"virtual", "indexed", "place", "claimed", "ran", "charged", "share", "ahead", "shape", "seat", "metered", "why", "preempted", "awaits", "grace", "opened", "failed_at", "killed_at", "was_listed"}
+var addedFields = [...]string{"virtual", "indexed", "place", "claimed", "ran", "charged", "share", "ahead", "shape", "seat", "metered", "why", "preempted", "awaits", "grace", "opened", "failed_at", "killed_at", "was_listed", "result", "equal"}
 
 // addedChannel is one on which a probe publishes, and to which nobody listens.
 const addedChannel = "{comfyhub}:q:writable"
 
 // addedKinds are kinds of values that it stores besides.
 var addedKinds = [...]string{"{classes unchecked v}"}
+
+// addedTag ends the kind of a body with a field that the last version skips: what the result depends on.
+const addedTag = " 8"
 
 // This version stores what the last one stored: the same keys, with the same
 // types, fields and kinds of values. It also sends the same to other hubs.
@@ -197,6 +201,12 @@ func TestStoresAsTheLastVersion(t *testing.T) {
 		for field, kinds := range w.Fields {
 			for _, kind := range addedKinds {
 				delete(g.Fields[field], kind)
+			}
+			for kind := range maps.Clone(g.Fields[field]) {
+				if bare, has := strings.CutSuffix(kind, addedTag); has && strings.HasPrefix(kind, "compressed body ") {
+					delete(g.Fields[field], kind)
+					g.Fields[field][bare] = true
+				}
 			}
 			if len(kinds) > 0 && len(g.Fields[field]) > 0 {
 				require.Equal(t, kinds, g.Fields[field], "%s, field %q", name, field)

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/panics"
@@ -17,6 +18,7 @@ type claimer struct {
 	requirements *requirements
 	durations    *durations
 	models       *modelSets
+	users        *modelUsers
 	line         *waitLine
 	holds        *holds
 	rests        *rests
@@ -39,6 +41,7 @@ func (c *claimer) begin(r *run, claimed job.Job, why string) {
 	if r.models = c.models.get(c.ctx, claimed.Class); !claimed.Ahead { // otherwise see begun
 		r.load()
 	}
+	c.users.note(claimed.Tenant, r.models, time.Now())
 	c.line.leave(claimed.Key)
 	c.holds.forget(claimed.Key)
 	c.runner.launch(r, preparation{r}.execute)

@@ -53,6 +53,7 @@ type Dispatcher struct {
 	listener     *listener
 	memory       *memory
 	models       *modelSets
+	users        *modelUsers
 	order        *order
 	otherHubs    *otherHubs
 	overflow     *overflow
@@ -86,7 +87,7 @@ func New(c Config) *Dispatcher {
 	}
 	d := &Dispatcher{
 		Config: c, signal: newSignal(), judged: &judgements{}, holds: &holds{}, kept: &keptGPUs{}, Runs: newRuns(),
-		models: &modelSets{queue: c.Queue}, line: &waitLine{queue: c.Queue, log: c.Logger},
+		models: &modelSets{queue: c.Queue}, users: &modelUsers{}, line: &waitLine{queue: c.Queue, log: c.Logger},
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.openInstances()
@@ -136,7 +137,7 @@ func (d *Dispatcher) openPlacing() {
 	}
 	d.Forecasts = &Forecasts{
 		fleet: c.Fleet, queue: c.Queue, settings: c.Settings, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs,
-		rests: d.rests, durations: d.durations, sharing: d.sharing, kept: d.kept, models: d.models, holds: d.holds,
+		rests: d.rests, durations: d.durations, sharing: d.sharing, kept: d.kept, models: d.models, users: d.users, holds: d.holds,
 		line: d.line, judged: d.judged, last: lastOutlook{turn: semaphore.NewWeighted(1)},
 	}
 	d.order = &order{settings: c.Settings, durations: d.durations, reports: d.reports, line: d.line, models: d.models, holds: d.holds}
@@ -172,7 +173,7 @@ func (d *Dispatcher) openRuns() {
 		signal:     d.signal, ctx: d.ctx, work: &d.work, log: c.Logger,
 	}
 	d.claimer = &claimer{
-		queue: c.Queue, hub: c.Hub, instances: d.Instances, requirements: d.requirements, durations: d.durations, models: d.models, line: d.line,
+		queue: c.Queue, hub: c.Hub, instances: d.Instances, requirements: d.requirements, durations: d.durations, models: d.models, users: d.users, line: d.line,
 		holds: d.holds, rests: d.rests, notices: d.Notices, runs: d.Runs, runner: d.runner, observe: c.Observe, signal: d.signal,
 		ctx: d.ctx, work: &d.work, log: c.Logger,
 	}

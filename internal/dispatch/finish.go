@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/resultcache"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
@@ -60,6 +61,9 @@ func (r finishing) crash(ctx context.Context) {
 func (r finishing) finish(ctx context.Context, e result) {
 	outcome := e.outcome(e.why())
 	outcome.Uses = r.files.uses()
+	if s, ok := resultcache.Decode(r.body.Subject); ok && r.conn != nil && (r.division == nil || !s.Kept) { // see keep
+		outcome.Subject = s.Key
+	}
 	r.trace.Enter(traces.Finish, time.Now())
 	counting := r.d.streams.Statuses.Counting(r.Job().Caller)
 	var left int

@@ -28,6 +28,7 @@ type Forecasts struct {
 	sharing   *sharing
 	kept      *keptGPUs
 	models    *modelSets
+	users     *modelUsers
 	holds     *holds
 	line      *waitLine
 	judged    *judgements

@@ -125,7 +125,7 @@ func (rp *Repeats) begin(r *run, claimed job.Job, found *Repeat) {
 // keep notes the result of a run that has ended well, for equal prompts.
 func (r finishing) keep() {
 	s, ok := resultcache.Decode(r.body.Subject)
-	if !ok || r.conn == nil || r.division != nil { // other instances' models have part in the result of a batch
+	if !ok || !s.Kept || r.conn == nil || r.division != nil { // other instances' models have part in the result of a batch
 		return
 	}
 	key, conn := r.Job().Key, r.conn

@@ -50,11 +50,11 @@ func (t *timing) byClass(graph []byte) schedule.Spent {
 }
 
 // Spent returns where the time of runs like a job's goes, and of how many runs that is known, on
-// average: on the type of GPU that has run it, if that is known, or on any.
-func (f *Forecasts) Spent(shape, instance string) (mean schedule.Spent, runs int) {
+// average and at least: on the type of GPU that has run it, if that is known, or on any.
+func (f *Forecasts) Spent(shape, instance string) (mean, least schedule.Spent, runs int) {
 	s, ok := schedule.DecodeStructure(shape)
 	if !ok {
-		return nil, 0
+		return nil, nil, 0
 	}
 	return f.durations.spending.Of(s, f.reports.Gpu(instance))
 }

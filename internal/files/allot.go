@@ -47,7 +47,7 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 			continue
 		}
 		at[id] = len(at)
-		e := Entry{Size: -1, ETag: src.ETag, Created: now, Source: &src}
+		e := Entry{Size: -1, ETag: src.ETag, Created: now, Source: &src, Unseen: p.typ == job.TypeTemp}
 		entry, err := e.encode()
 		if err != nil {
 			return nil, nil, err

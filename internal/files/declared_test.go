@@ -14,11 +14,11 @@ func TestWhoDeclaresKeys(t *testing.T) {
 	var names []string
 	for _, s := range []*redis.Script{
 		adoptScript, allotScript, bondScript, doomScript, emptyScript, holdScript, leadScript, markScript, noteScript, putScript,
-		removeScript, replaceScript, reserveScript, restoreScript, spareScript, takeBackScript, takenScript, useScript,
+		removeScript, replaceScript, reserveScript, restoreScript, seenScript, spareScript, takeBackScript, takenScript, useScript,
 	} {
 		if s.DeclaresKeys() {
 			names = append(names, s.Name())
 		}
 	}
-	require.Equal(t, []string{"files/bond", "files/lead", "files/mark", "files/note", "files/spare", "files/taken"}, names)
+	require.Equal(t, []string{"files/bond", "files/lead", "files/mark", "files/note", "files/seen", "files/spare", "files/taken"}, names)
 }

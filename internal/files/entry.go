@@ -33,6 +33,9 @@ type Entry struct {
 	Created time.Time
 	// Source is where an output came from; nil for uploads.
 	Source *Source
+	// Unseen says of a preview that nobody has read it yet. Whether an upload or a result was read is
+	// not known.
+	Unseen bool
 
 	raw string // as stored, for compare and set
 	// plain says that raw has only members that this hub knows.
@@ -86,6 +89,7 @@ type storedEntry struct {
 	Created  int64   `json:"created"`  // Unix milliseconds
 	SourceID string  `json:"source_id"`
 	Source   *Source `json:"source,omitempty"`
+	Unseen   bool    `json:"unseen,omitempty"`
 }
 
 const entryVersion = 1
@@ -97,7 +101,7 @@ var errEntry = errors.New("files: entry cannot be read")
 func (e Entry) encode() (string, error) {
 	s := storedEntry{
 		Version: entryVersion, Key: e.Key, Size: e.Size, SHA256: e.SHA256, ETag: e.ETag,
-		Created: e.Created.UnixMilli(), Source: e.Source,
+		Created: e.Created.UnixMilli(), Source: e.Source, Unseen: e.Unseen,
 	}
 	if !e.Modified.IsZero() {
 		s.Modified = e.Modified.UnixNano()
@@ -114,6 +118,7 @@ func (e Entry) encode() (string, error) {
 		return "", fmt.Errorf("%w: %w", errEntry, err)
 	}
 	delete(members, "source")
+	delete(members, "unseen")
 	if err := json.Unmarshal(data, &members); err != nil {
 		return "", err
 	}
@@ -128,7 +133,7 @@ func decodeEntry(raw string, p place) (Entry, error) {
 	}
 	e := Entry{
 		Ref: p.ref(), Key: s.Key, Size: s.Size, SHA256: s.SHA256, ETag: s.ETag,
-		Created: time.UnixMilli(s.Created), Source: s.Source, raw: raw,
+		Created: time.UnixMilli(s.Created), Source: s.Source, Unseen: s.Unseen, raw: raw,
 	}
 	if s.Modified != 0 {
 		e.Modified = time.Unix(0, s.Modified)

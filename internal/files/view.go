@@ -131,7 +131,7 @@ func climbs(name string) bool { return slices.Contains(strings.Split(slashes(nam
 
 // find looks for a file at the hub, then on the instances.
 func (v *View) find(ctx context.Context, tenant string, p place) (Entry, error) {
-	e, err := v.store.resolve(ctx, tenant, p)
+	e, err := v.store.show(ctx, tenant, p)
 	if !errors.Is(err, ErrNotFound) || v.options.Missing == nil {
 		return e, err
 	}

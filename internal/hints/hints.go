@@ -4,11 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // MaxHints is how many hints there are for a job at most.
@@ -19,7 +15,15 @@ const (
 	ReserveModels = "reserve_models"
 	FewerSteps    = "fewer_steps"
 	NeedsNoGPU    = "needs_no_gpu"
+	SamePrompt    = "same_prompt"
+	Downloads     = "downloads"
+	UnseenPreview = "unseen_preview"
 )
+
+// Names are all of them.
+func Names() []string {
+	return []string{ReserveModels, FewerSteps, NeedsNoGPU, SamePrompt, Downloads, UnseenPreview}
+}
 
 const (
 	// worthSaying is the smallest saving that a hint is given for, and worthShare its share of the run.
@@ -31,9 +35,6 @@ const (
 	fewSteps = 8
 )
 
-// distilled are words in the names of models that were made to need few steps.
-var distilled = []string{"lightning", "turbo", "hyper-sd", "hyper_sd", "lcm", "dmd2", "schnell", "lightx2v", "4step", "8step", "4-step", "8-step"}
-
 // Measured is what was measured of jobs like one.
 type Measured struct {
 	// Classes are the classes that took longest, on average of Runs runs.
@@ -43,6 +44,12 @@ type Measured struct {
 	// had to.
 	Extra     time.Duration
 	Cold, Ran int
+	// Tenants is how many have used the first model lately; 0 if whoever asks must not know.
+	Tenants int
+	// Equal is a job that has made the same already; nil if there is none.
+	Equal *Equal
+	// Unseen is how long it takes to make what only previews show that nobody has opened.
+	Unseen time.Duration
 }
 
 // Spent is how long the nodes of a class took in a run, together.
@@ -50,6 +57,15 @@ type Spent struct {
 	Class string
 	Phase Phase
 	Took  time.Duration
+	// Least is how long they took in the shortest of the runs that had any.
+	Least time.Duration
+}
+
+// Equal is a job that has made the same.
+type Equal struct {
+	ID string
+	// Ago is when it ended, and Took how long it ran.
+	Ago, Took time.Duration
 }
 
 // Hint is a piece of advice.
@@ -60,6 +76,8 @@ type Hint struct {
 	Text string
 	// Saves is how much shorter a run would be, on average.
 	Saves time.Duration
+	// Job is the id of the job that the hint is about; empty for none.
+	Job string
 }
 
 // total is the time of all that was measured.
@@ -80,15 +98,13 @@ func (m Measured) in(p Phase) (sum time.Duration) {
 	return sum
 }
 
-// Of returns what would make jobs like one with this graph shorter, that which saves most first.
-// Only what the figures show is said.
-func Of(graph *pyjson.Object, m Measured) []Hint {
-	if m.Runs < enoughRuns {
-		return nil
-	}
+// Of returns what would make jobs like one with this graph shorter, that which saves most first,
+// without the hints of some names. Only what the figures show is said.
+func Of(g Graph, m Measured, without []string) []Hint {
 	var out []Hint
-	for _, rule := range []func(*pyjson.Object, Measured) (Hint, bool){reserve, steps, noGPU} {
-		if h, ok := rule(graph, m); ok && h.Saves >= worthSaying && float64(h.Saves) >= worthShare*float64(m.total()) {
+	for _, rule := range []func(Graph, Measured) (Hint, bool){same, reserve, steps, noGPU, downloads, unseen} {
+		h, ok := rule(g, m)
+		if ok && h.Saves >= worthSaying && float64(h.Saves) >= worthShare*float64(m.total()) && !slices.Contains(without, h.Name) {
 			out = append(out, h)
 		}
 	}
@@ -96,51 +112,48 @@ func Of(graph *pyjson.Object, m Measured) []Hint {
 	return out[:min(len(out), MaxHints)]
 }
 
-// reserve is for jobs whose models are loaded again and again.
-func reserve(graph *pyjson.Object, m Measured) (Hint, bool) {
-	models := modelsOf(graph)
-	if m.Cold < 2 || len(models) == 0 || m.Ran == 0 {
+// same is for prompts that have been made already.
+func same(_ Graph, m Measured) (Hint, bool) {
+	if m.Equal == nil {
 		return Hint{}, false
 	}
 	return Hint{
-		Name:  ReserveModels,
-		Saves: m.Extra * time.Duration(m.Cold) / time.Duration(m.Ran),
-		Text: fmt.Sprintf("%d of the last %d runs had to load %s first, which took %s: reserve an instance for it.",
-			m.Cold, m.Ran, models[0], seconds(m.Extra)),
+		Name:  SamePrompt,
+		Saves: m.Equal.Took,
+		Job:   m.Equal.ID,
+		Text:  fmt.Sprintf("The same was made %s ago: open that.", span(m.Equal.Ago)),
 	}, true
 }
 
+// reserve is for jobs whose models are loaded again and again.
+func reserve(g Graph, m Measured) (Hint, bool) {
+	if m.Runs < enoughRuns || m.Cold < 2 || g.Model == "" || m.Ran == 0 {
+		return Hint{}, false
+	}
+	text := fmt.Sprintf("%d of the last %d runs had to load %s first, which took %s: reserve an instance for it.", m.Cold, m.Ran, base(g.Model), seconds(m.Extra))
+	if m.Tenants > 1 {
+		text = fmt.Sprintf("%d of the last %d runs had to load %s first, which took %s; %d tenants use it: reserve an instance for it.",
+			m.Cold, m.Ran, base(g.Model), seconds(m.Extra), m.Tenants)
+	}
+	return Hint{Name: ReserveModels, Saves: m.Extra * time.Duration(m.Cold) / time.Duration(m.Ran), Text: text}, true
+}
+
 // steps is for models that need few steps and are given many.
-func steps(graph *pyjson.Object, m Measured) (Hint, bool) {
-	model, most := "", int64(0)
-	for _, name := range modelsOf(graph) {
-		if slices.ContainsFunc(distilled, func(word string) bool { return strings.Contains(strings.ToLower(name), word) }) {
-			model = name
-			break
-		}
-	}
-	for _, inputs := range inputsOf(graph) {
-		if v, _ := inputs.Get("steps"); v != nil {
-			if n, ok := v.(pyjson.Number); ok {
-				count, _ := strconv.ParseInt(string(n), 10, 64)
-				most = max(most, count)
-			}
-		}
-	}
-	if model == "" || most < 2*fewSteps {
+func steps(g Graph, m Measured) (Hint, bool) {
+	if m.Runs < enoughRuns || g.distilled == "" || g.steps < 2*fewSteps {
 		return Hint{}, false
 	}
 	return Hint{
 		Name:  FewerSteps,
-		Saves: m.in(Sampling) * time.Duration(most-fewSteps) / time.Duration(most),
-		Text:  fmt.Sprintf("%d steps with %s, which is made for few: %d would do.", most, model, fewSteps),
+		Saves: m.in(Sampling) * time.Duration(g.steps-fewSteps) / time.Duration(g.steps),
+		Text:  fmt.Sprintf("%d steps with %s, which is made for few: %d would do.", g.steps, base(g.distilled), fewSteps),
 	}, true
 }
 
 // noGPU is for jobs that hold a GPU while somebody else's service works.
-func noGPU(_ *pyjson.Object, m Measured) (Hint, bool) {
+func noGPU(_ Graph, m Measured) (Hint, bool) {
 	waits := m.in(Service)
-	if 2*waits < m.total() {
+	if m.Runs < enoughRuns || 2*waits < m.total() {
 		return Hint{}, false
 	}
 	return Hint{
@@ -150,30 +163,44 @@ func noGPU(_ *pyjson.Object, m Measured) (Hint, bool) {
 	}, true
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
-
-// inputsOf returns the inputs of all nodes.
-func inputsOf(graph *pyjson.Object) (all []*pyjson.Object) {
-	for id := range graph.All() {
-		all = append(all, graph.Object(id).Object("inputs"))
+// downloads is for nodes that fetch what an instance does not have: where the files are there
+// already, they take as long as in the shortest run.
+func downloads(_ Graph, m Measured) (Hint, bool) {
+	if m.Runs < enoughRuns {
+		return Hint{}, false
 	}
-	return all
-}
-
-// modelSuffixes end the names of model files.
-var modelSuffixes = []string{".safetensors", ".ckpt", ".pt", ".pth", ".gguf", ".sft", ".bin"}
-
-// modelsOf returns the names of the model files that a graph names, without folders and endings.
-func modelsOf(graph *pyjson.Object) (names []string) {
-	for _, inputs := range inputsOf(graph) {
-		for key := range inputs.All() {
-			name := inputs.String(key)
-			for _, suffix := range modelSuffixes {
-				if rest, ok := strings.CutSuffix(name, suffix); ok {
-					names = append(names, rest[strings.LastIndexAny(rest, `/\`)+1:])
-				}
-			}
+	var most Spent
+	for _, s := range m.Classes {
+		if s.Phase == Downloading && s.Took-s.Least > most.Took-most.Least {
+			most = s
 		}
 	}
-	return names
+	return Hint{
+		Name:  Downloads,
+		Saves: most.Took - most.Least,
+		Text: fmt.Sprintf("%s downloads what an instance lacks, and takes %s instead of %s: put its files on the instances.",
+			most.Class, seconds(most.Took), seconds(most.Least)),
+	}, most.Class != ""
+}
+
+// unseen is for what is made for previews only.
+func unseen(_ Graph, m Measured) (Hint, bool) {
+	return Hint{
+		Name:  UnseenPreview,
+		Saves: m.Unseen,
+		Text:  fmt.Sprintf("%s of %s is for previews that nobody has opened: leave them out.", seconds(m.Unseen), seconds(m.total())),
+	}, m.Runs >= enoughRuns
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+// span is a time in its largest unit.
+func span(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	}
+	return fmt.Sprintf("%.0f h", d.Hours())
 }

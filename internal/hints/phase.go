@@ -7,14 +7,15 @@ type Phase string
 
 // The phases.
 const (
-	Loading   Phase = "loading"   // reading models from the disk
-	Encoding  Phase = "encoding"  // turning texts and pictures into what models read
-	Sampling  Phase = "sampling"  // the steps of a sampler
-	Decoding  Phase = "decoding"  // turning latents into pictures
-	Upscaling Phase = "upscaling" // making pictures larger
-	Saving    Phase = "saving"    // writing files
-	Service   Phase = "service"   // waiting for somebody else's service
-	Other     Phase = "other"
+	Downloading Phase = "downloading" // fetching what an instance lacks, then reading it
+	Loading     Phase = "loading"     // reading models from the disk
+	Encoding    Phase = "encoding"    // turning texts and pictures into what models read
+	Sampling    Phase = "sampling"    // the steps of a sampler
+	Decoding    Phase = "decoding"    // turning latents into pictures
+	Upscaling   Phase = "upscaling"   // making pictures larger
+	Saving      Phase = "saving"      // writing files
+	Service     Phase = "service"     // waiting for somebody else's service
+	Other       Phase = "other"
 )
 
 // Kind is what an instance's /object_info says about a node class.
@@ -41,6 +42,8 @@ func PhaseOf(class string, k Kind) Phase {
 		return Service
 	case k.Output:
 		return Saving
+	case strings.Contains(class, "download"):
+		return Downloading
 	case has("upscale"):
 		return Upscaling
 	case strings.Contains(class, "decode"):

@@ -175,7 +175,7 @@ func (b *bench) kept(id string) {
 	b.t.Helper()
 	j := must(b.hub.Queue.Find(context.Background(), job.DefaultTenant, id))(b.t)
 	eventually(b.t, func() bool {
-		body := b.hub.DB.Client().HGet(context.Background(), b.hub.DB.Key("q", "job", j.Key), "result")
+		body := b.hub.DB.Client().HGet(context.Background(), b.hub.DB.Key("q", "job", j.Key), "stamp")
 		return body.Err() == nil
 	}, time.Minute, 10*time.Millisecond)
 }

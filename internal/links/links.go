@@ -36,7 +36,7 @@ func noFile(err error) error {
 
 // Files finds tenants' files and reads them.
 type Files interface {
-	Resolve(ctx context.Context, tenant string, ref job.FileRef) (files.Entry, error)
+	Show(ctx context.Context, tenant string, ref job.FileRef) (files.Entry, error)
 	Open(ctx context.Context, e files.Entry, offset, length int64) (io.ReadCloser, error)
 }
 
@@ -52,7 +52,7 @@ func NewLinks(store Files, seal *keyring.Sealer) *Links { return &Links{store, n
 
 // File finds a tenant's file whose bytes the hub has. The errors are ErrNoFile and those of Redis.
 func (l *Links) File(ctx context.Context, tenant string, ref job.FileRef) (File, error) {
-	e, err := l.store.Resolve(ctx, tenant, ref)
+	e, err := l.store.Show(ctx, tenant, ref)
 	if err == nil && !e.Stored() {
 		err = files.ErrGone
 	}

@@ -24,6 +24,9 @@ type Outcome struct {
 	Reason string
 	// Uses are the files that the entry names.
 	Uses Uses
+	// Subject is what the result depends on, as package resultcache words it; empty if that is not
+	// known. Only Finish looks at it, and only if the job is done.
+	Subject string
 }
 
 // Uses are files in indexes of package files. The end of a run is recorded there as their last use,
@@ -66,7 +69,7 @@ func (q *RunEnds) FinishCounting(ctx context.Context, run job.Run, o Outcome) (l
 	}
 	e := q.stored(o.State, o)
 	err = q.asHolder(ctx, run, func() error {
-		reply, err := q.end(ctx, e, finishScript, run.Key, run.Fence, e.state, took(run))
+		reply, err := q.end(ctx, e, finishScript, run.Key, run.Fence, e.state, took(run), o.Subject)
 		if err == nil && len(reply) > 0 {
 			left, err = strconv.Atoi(reply[0])
 		}

@@ -19,6 +19,35 @@ func (q *EndedJobs) KeepResult(ctx context.Context, key, subject, stamp string) 
 	return refusal(code)
 }
 
+// EqualTo returns the last job of the same tenant that ended well and whose result depended on the
+// same as that of a job: before that job, if it has ended itself, else before now. subject is what its
+// result depends on, which is not needed of a job that has ended. Errors: ErrNotFound.
+func (q *EndedJobs) EqualTo(ctx context.Context, j job.Job, subject string) (job.Job, error) {
+	from, field := q.db.Key("q", "results", j.Tenant), subject
+	if j.State.Ended() {
+		from, field = q.keys.job(j.Key), "equal"
+	}
+	key, err := q.db.Client().HGet(ctx, from, field).Result()
+	if errors.Is(err, redis.Nil) || err == nil && key == "" {
+		return job.Job{}, ErrNotFound
+	}
+	if err != nil {
+		return job.Job{}, fmt.Errorf("queue: %w", err)
+	}
+	records, err := q.records(ctx, []string{key}, recordFields[:]...)
+	if err != nil {
+		return job.Job{}, err
+	}
+	if records[0]["rank"] == "" {
+		return job.Job{}, ErrNotFound
+	}
+	equal, err := records[0].job()
+	if err == nil && (equal.State != job.Done || equal.Tenant != j.Tenant || equal.Key == j.Key) {
+		err = ErrNotFound
+	}
+	return equal, err
+}
+
 // ResultOf returns the last job of a tenant that ended well and whose result depended on the same,
 // and its stamp. Errors: ErrNotFound.
 func (q *EndedJobs) ResultOf(ctx context.Context, tenant, subject string) (j job.Job, stamp string, err error) {

@@ -23,6 +23,9 @@ type Subject struct {
 	Classes []string `json:"classes"`
 	// Nodes are the ids of the nodes that it needs, sorted.
 	Nodes []string `json:"nodes"`
+	// Kept says that its result is given to equal prompts. Otherwise it is only noted that there was
+	// one.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // Model is a model file, as the models listing of an instance calls it.

@@ -82,8 +82,8 @@ type Spending struct{ lastRuns[Spent] }
 func (l *Spending) Add(p Pair, s Spent) { l.add(p, s) }
 
 // Of returns the mean of the last runs of a structure on a GPU type, or on any if there was none on
-// that, and of how many runs.
-func (l *Spending) Of(s Structure, gpu string) (mean Spent, runs int) {
+// that, and of how many runs. least has for each class the shortest time in a run that had it.
+func (l *Spending) Of(s Structure, gpu string) (mean, least Spent, runs int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.known[Pair{s.Key, s.Kind, gpu}]
@@ -94,14 +94,17 @@ func (l *Spending) Of(s Structure, gpu string) (mean Spent, runs int) {
 			}
 		}
 	}
-	mean = Spent{}
+	mean, least = Spent{}, Spent{}
 	for _, run := range known {
 		for class, took := range run {
 			mean[class] += took
+			if shortest, has := least[class]; !has || took < shortest {
+				least[class] = took
+			}
 		}
 	}
 	for class := range mean {
 		mean[class] /= time.Duration(len(known))
 	}
-	return mean, len(known)
+	return mean, least, len(known)
 }

@@ -13,23 +13,24 @@ func TestSpending(t *testing.T) {
 	var l Spending
 	p := Pair{Structure: "s", Kind: "k", GPU: "4090"}
 	s := Structure{Key: "s", Kind: "k"}
-	_, runs := l.Of(s, "4090")
+	_, _, runs := l.Of(s, "4090")
 	require.Zero(t, runs)
 
 	l.Add(p, Spent{"KSampler": 3 * time.Second, "VAE Decode": time.Second})
 	l.Add(p, Spent{"KSampler": 5 * time.Second})
-	mean, runs := l.Of(s, "4090")
+	mean, least, runs := l.Of(s, "4090")
 	require.Equal(t, 2, runs)
 	require.Equal(t, Spent{"KSampler": 4 * time.Second, "VAE Decode": 500 * time.Millisecond}, mean)
-	mean, _ = l.Of(s, "another GPU")
+	require.Equal(t, Spent{"KSampler": 3 * time.Second, "VAE Decode": time.Second}, least, "of the runs that had any")
+	mean, _, _ = l.Of(s, "another GPU")
 	require.Equal(t, 4*time.Second, mean["KSampler"], "better than nothing")
-	_, runs = l.Of(Structure{Key: "s", Kind: "another"}, "4090")
+	_, _, runs = l.Of(Structure{Key: "s", Kind: "another"}, "4090")
 	require.Zero(t, runs)
 
 	for range 2 * keptSamples {
 		l.Add(p, Spent{"KSampler": time.Second})
 	}
-	mean, runs = l.Of(s, "4090")
+	mean, _, runs = l.Of(s, "4090")
 	require.Equal(t, keptSamples, runs)
 	require.Equal(t, Spent{"KSampler": time.Second}, mean)
 }

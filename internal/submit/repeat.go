@@ -11,13 +11,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/resultcache"
 )
 
-// subject returns what the result of a prompt depends on; false if that is more than can be known, or
-// its tenant has no result cache.
-func (s *Submitter) subject(tenant string, verdict *catalog.Verdict, pins []byte, other []byte) (resultcache.Subject, bool) {
-	if s.LimitsOf(tenant).ResultCache <= 0 || other != nil {
-		return resultcache.Subject{}, false
+// subject returns what the result of a prompt depends on; false if that is more than can be known.
+func (s *Submitter) subject(tenant string, verdict *catalog.Verdict, pins []byte, other []byte) (subject resultcache.Subject, known bool) {
+	if other != nil {
+		return subject, false
 	}
-	return resultcache.Of(verdict.Graph.Root(), verdict.Outputs, contents(pins))
+	subject, known = resultcache.Of(verdict.Graph.Root(), verdict.Outputs, contents(pins))
+	subject.Kept = s.LimitsOf(tenant).ResultCache > 0
+	return subject, known
 }
 
 // contents returns the SHA-256 of the input files of a prompt by the id of the node that names them.
@@ -46,7 +47,7 @@ func contents(encoded []byte) map[string]string {
 // repeat returns the result that a prompt has without running; nil if there is none.
 func (s *Submitter) repeat(ctx context.Context, q queue.Submission) *dispatch.Repeat {
 	subject, known := resultcache.Decode(q.Body.Subject)
-	if !known {
+	if !known || !subject.Kept {
 		return nil
 	}
 	return s.Dispatch.Repeats.Find(ctx, q.Tenant, subject, s.LimitsOf(q.Tenant).ResultCache)

@@ -43,7 +43,10 @@ type Insight struct {
 	// Bond says whether Redis and the storage belong together.
 	Bond     *files.Bond
 	Searches Searches
-	Log      func() *slog.Logger
+	// Files says whether previews were opened, and Dismissed which hints tenants do not want.
+	Files     *files.Store
+	Dismissed Dismissed
+	Log       func() *slog.Logger
 }
 
 // SeesAll reports whether a viewer may learn everybody's addresses, reasons and numbers: operators

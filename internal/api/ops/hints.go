@@ -1,14 +1,21 @@
 package ops
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/hints"
-	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/tenantlru"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
+
+// graphs has what hints need of the graphs of live jobs, whose pages ask every two seconds.
+type graphs struct{ known tenantlru.Map[hints.Graph] }
 
 // getHints answers GET /hub/v1/hints/{id}: where the time of jobs like one goes, and what would make
 // them shorter.
@@ -18,14 +25,66 @@ func (o finder) getHints(w http.ResponseWriter, r *http.Request, a api.Requester
 		return
 	}
 	defer release()
-	api.WriteValue(w, o.hints(j.Job, p.graph))
+	api.WriteValue(w, o.hints(r.Context(), of(r, a), j, p))
+}
+
+// postDismissal answers POST /hub/v1/hints/{id}/dismiss/{name}: the tenant of the job sees no more
+// hints of that name, with any job.
+func (o finder) postDismissal(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	if o.ofOthers(w, r, a) {
+		return
+	}
+	j, err := o.hub().Insight.Job(r.Context(), of(r, a), path[0])
+	if err != nil {
+		o.failJob(w, r, err)
+		return
+	}
+	if !slices.Contains(hints.Names(), path[1]) {
+		api.WriteErrorText(w, http.StatusNotFound, "There is no such hint.")
+		return
+	}
+	switch err := o.hub().Insight.Dismissed.Add(r.Context(), j.Tenant, path[1]); {
+	case errors.Is(err, view.ErrFull):
+		api.WriteErrorText(w, http.StatusInsufficientStorage, "The hub can note no more of them.")
+	case err != nil:
+		o.Fail(w, r, err)
+	default:
+		api.WriteEmpty(w, http.StatusOK)
+	}
+}
+
+// measured is what was measured of jobs like one, and what hints need of its graph.
+func (o finder) measured(ctx context.Context, v view.Viewer, j view.JobView, p prompt) (g hints.Graph, m hints.Measured) {
+	f := o.hub().Finder
+	known := false
+	if j.State.Live() {
+		o.graphs.known.Read(j.Tenant, j.Key, func(kept *hints.Graph) { g, known = *kept, true })
+	}
+	var graph *pyjson.Object
+	if !known {
+		value, _ := pyjson.Parse(p.graph)
+		graph, _ = value.(*pyjson.Object)
+		g = hints.Read(graph)
+	}
+	if j.State.Live() && !known {
+		o.graphs.known.Change(j.Tenant, j.Key, func(kept *hints.Graph) { *kept = g })
+	}
+	m = f.Measured(ctx, v, j.Job, g, p.subject, o.kind)
+	if unseen := f.Unseen(ctx, j.Job, p.outputs); len(unseen) > 0 {
+		others := slices.DeleteFunc(slices.Clone(p.wanted), func(node string) bool { return slices.Contains(unseen, node) })
+		only := hints.OnlyFor(graph, unseen, others)
+		for _, s := range m.Classes {
+			if slices.Contains(only, s.Class) {
+				m.Unseen += s.Took
+			}
+		}
+	}
+	return g, m
 }
 
 // hints is what is known about jobs like one, as JSON.
-func (o finder) hints(j job.Job, prompt []byte) *pyjson.Object {
-	m := o.hub().Finder.Measured(j, o.kind)
-	v, _ := pyjson.Parse(prompt)
-	graph, _ := v.(*pyjson.Object)
+func (o finder) hints(ctx context.Context, v view.Viewer, j view.JobView, p prompt) *pyjson.Object {
+	g, m := o.measured(ctx, v, j, p)
 	where, advice := pyjson.Array{}, pyjson.Array{}
 	var total time.Duration
 	for _, s := range m.Classes {
@@ -36,12 +95,20 @@ func (o finder) hints(j job.Job, prompt []byte) *pyjson.Object {
 			pyjson.Member{Key: "seconds", Value: took(s.Took)},
 		))
 	}
-	for _, h := range hints.Of(graph, m) {
-		advice = append(advice, pyjson.NewObject(
+	without, err := o.hub().Insight.Dismissed.Of(ctx, j.Tenant)
+	if err != nil {
+		without = hints.Names() // rather none than those that somebody does not want
+	}
+	for _, h := range hints.Of(g, m, without) {
+		one := pyjson.NewObject(
 			pyjson.Member{Key: "name", Value: pyjson.String(h.Name)},
 			pyjson.Member{Key: "text", Value: pyjson.String(h.Text)},
 			pyjson.Member{Key: "saves", Value: took(h.Saves)},
-		))
+		)
+		if h.Job != "" {
+			one.Set("job", pyjson.String(h.Job))
+		}
+		advice = append(advice, one)
 	}
 	return pyjson.NewObject(
 		pyjson.Member{Key: "runs", Value: pyjson.Int(int64(m.Runs))},

@@ -12,6 +12,7 @@ import (
 type room struct {
 	*api.Requests
 	hub func() Core
+	graphs
 }
 
 // Routes are the routes below /hub, answered by a hub whose parts core returns. They exist as written,
@@ -28,6 +29,7 @@ func Routes(core func() Core, requests *api.Requests) *api.Router {
 	t.Handle("POST /hub/jobs/*/cancel", o.postJobCancel)
 	t.Handle("POST /hub/jobs/*/again", f.postJobAgain)
 	t.Handle("GET /hub/v1/hints/*", f.getHints)
+	t.Handle("POST /hub/v1/hints/*/dismiss/*", f.postDismissal)
 	t.Handle("GET /hub/search", f.getSearch)
 	t.Handle("POST /hub/search/cancel", f.postSearchCancel)
 	t.Handle("POST /hub/search/again", f.postSearchAgain)
@@ -51,6 +53,7 @@ func Routes(core func() Core, requests *api.Requests) *api.Router {
 	t.HandleOpen("GET "+api.LinkPath+"*", o.getFile)
 	t.HandleOpen("GET "+tunnel.Path, o.getTunnel)
 	t.Audit("POST /hub/pause", "POST /hub/resume", "POST /hub/drain", "POST /hub/forget", "POST /hub/restart",
-		"POST /hub/jobs/*/cancel", "POST /hub/jobs/*/again", "POST /hub/search/cancel", "POST /hub/search/again")
+		"POST /hub/jobs/*/cancel", "POST /hub/jobs/*/again", "POST /hub/search/cancel", "POST /hub/search/again",
+		"POST /hub/v1/hints/*/dismiss/*")
 	return t
 }

@@ -19,6 +19,8 @@ import (
 type prompt struct {
 	graph, extra, outputs, status []byte
 	wanted                        []string
+	// subject is what its result depends on, of a live job.
+	subject []byte
 }
 
 // promptOf reads the prompt of a job, with the memory to parse it, which release gives back.
@@ -35,7 +37,7 @@ func (o finder) promptOf(ctx context.Context, a api.Requester, j job.Job) (p pro
 		return prompt{}, nil, err
 	}
 	if len(body.Prompt) > 0 {
-		return prompt{graph: body.Prompt, extra: body.Extra, wanted: body.Outputs}, release, nil
+		return prompt{graph: body.Prompt, extra: body.Extra, wanted: body.Outputs, subject: body.Subject}, release, nil
 	}
 	raw, err := entry.JSON()
 	if errors.Is(err, view.ErrNoJob) {
@@ -46,7 +48,7 @@ func (o finder) promptOf(ctx context.Context, a api.Requester, j job.Job) (p pro
 		return prompt{}, nil, err
 	}
 	e, _ := comfyui.ParseEntry(raw)
-	return prompt{e.Graph, e.Extra, e.Outputs, e.StatusRaw, e.Wanted}, release, nil
+	return prompt{graph: e.Graph, extra: e.Extra, outputs: e.Outputs, status: e.StatusRaw, wanted: e.Wanted}, release, nil
 }
 
 // promptFor reads a job that is asked for, and its prompt as promptOf does. If it cannot, it answers,
@@ -79,7 +81,7 @@ func (o finder) getWholeJob(w http.ResponseWriter, r *http.Request, a api.Reques
 	head.Set("failed_at", pyjson.Strings(j.FailedAt))
 	head.Set("killed", pyjson.Int(int64(j.Kills)))
 	head.Set("excused", pyjson.Int(int64(j.Excuses)))
-	head.Set("time", o.hints(j.Job, p.graph))
+	head.Set("time", o.hints(r.Context(), of(r, a), j, p))
 	body := pyjson.Marshal(head)
 	body = body[:len(body)-1]
 	for _, part := range []struct {

@@ -4,13 +4,14 @@
 -- ARGV[2] fence
 -- ARGV[3] state
 -- ARGV[4] how many milliseconds its holder has had it; '' if that is not known
--- ARGV[5] history entry
--- ARGV[6] summary
--- ARGV[7] reason
--- ARGV[8] bound of history entries
--- ARGV[9] bound of their bytes
--- ARGV[10] bound of the entries of one tenant
--- ARGV[11] number of indexes of files, then their keys, then the files that the
+-- ARGV[5] what its result depends on, see package resultcache; '' if that is not known
+-- ARGV[6] history entry
+-- ARGV[7] summary
+-- ARGV[8] reason
+-- ARGV[9] bound of history entries
+-- ARGV[10] bound of their bytes
+-- ARGV[11] bound of the entries of one tenant
+-- ARGV[12] number of indexes of files, then their keys, then the files that the
 --          entry names
 --
 -- Output: {'ok', number of live jobs that its caller has now}
@@ -37,7 +38,12 @@ if withdrawn and not shows(j) then
   vanish(j, withdrawn)
   return {'withdrawn'}
 end
-finish(j, ARGV[3], ARGV[5], ARGV[6], ARGV[7])
-trim(j, ARGV[8], ARGV[9], ARGV[10])
-used(11)
+finish(j, ARGV[3], ARGV[6], ARGV[7], ARGV[8])
+if ARGV[5] ~= '' and j.state == 'done' and not j.parent then
+  local equal = redis.call('HGET', key('q', 'results', j.tenant), ARGV[5])
+  set(j, 'result', ARGV[5], 'equal', equal or '')
+  write('HSET', key('q', 'results', j.tenant), ARGV[5], j.key)
+end
+trim(j, ARGV[9], ARGV[10], ARGV[11])
+used(12)
 return withdrawn and {'withdrawn'} or ok(j)

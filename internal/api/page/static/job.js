@@ -4,7 +4,7 @@ import { act, call, jobs } from './hub.js';
 import { facts } from './panel.js';
 import { said } from './reasons.js';
 import { store } from './store.js';
-import { moment, num, percent, remember, remembered, say, short, span, t } from './words.js';
+import { moment, num, percent, say, short, span, t } from './words.js';
 
 const every = 2000;
 const alive = (j) => j.status === 'queued' || j.status === 'running';
@@ -45,10 +45,9 @@ export function create(view, key) {
     shown = now;
     const open = new Set([...body.querySelectorAll('details[open]')].map((d) => d.dataset.name));
     head.replaceChildren(...headOf(job, load));
-    body.replaceChildren(...[about(job, explained), errorOf(job), attempts(job), candidates(explained), time(job, again), messages(job), outputs(job), graph(job)].filter(Boolean));
+    body.replaceChildren(...[about(job, explained), errorOf(job), attempts(job), candidates(explained), time(job, load), messages(job), outputs(job), graph(job)].filter(Boolean));
     for (const d of body.querySelectorAll('details')) if (open.has(d.dataset.name)) d.open = true;
   }
-  const again = () => { shown = ''; draw(); };
   load();
   const timer = setInterval(() => { if (!document.hidden && store.connected && (!job || alive(job))) load(); }, every);
   return { update() {}, end() { ended = true; clearInterval(timer); } };
@@ -121,13 +120,13 @@ function candidates(e) {
 // time is where the time of jobs like this one goes, and what would make them shorter.
 function time(job, again) {
   const { runs, seconds, where, hints } = job.time;
-  if (!where.length) return null;
-  const hidden = (remembered('hints') ?? '').split(',');
-  return box(t('time.goes'), h('p.quiet', {}, `${t('time.of', { n: num(runs) })}: ${short(seconds)}`),
-    h('table.time', {}, h('tbody', {}, where.map((w) => h('tr', {}, h('th', { scope: 'row' }, w.class_type), h('td.quiet', {}, t(`phase.${w.phase}`)),
+  if (!where.length && !hints.length) return null;
+  const may = store.me.commands || job.tenant === store.me.tenant;
+  return box(t('time.goes'), where.length > 0 && h('p.quiet', {}, `${t('time.of', { n: num(runs) })}: ${short(seconds)}`),
+    where.length > 0 && h('table.time', {}, h('tbody', {}, where.map((w) => h('tr', {}, h('th', { scope: 'row' }, w.class_type), h('td.quiet', {}, t(`phase.${w.phase}`)),
       h('td.num', {}, short(w.seconds)), h('td', {}, h('meter', { value: w.seconds / seconds, 'aria-label': percent(w.seconds / seconds) })))))),
-    h('ul', {}, hints.filter(({ name }) => !hidden.includes(name)).map((hint) => h('li', {}, `${said(hint.text)} ${t('saves', { x: short(hint.saves) })} `,
-      h('button', { type: 'button', onclick: () => { remember('hints', [...hidden, hint.name].filter(Boolean).join(',')); again(); } }, t('hint.hide'))))));
+    h('ul', {}, hints.map((hint) => h('li', {}, `${said(hint.text)} ${t('saves', { x: short(hint.saves) })} `, hint.job && [h('a', { href: link(hint.job) }, t('hint.open')), ' '],
+      may && h('button', { type: 'button', onclick: async () => { await jobs.dismiss(job, hint.name); again(); } }, t('hint.hide'))))));
 }
 
 function messages(job) {
