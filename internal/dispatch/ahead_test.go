@@ -289,3 +289,29 @@ func TestWaitingJobOutlivesItsInstance(t *testing.T) {
 		b.reaches(key, job.Done)
 	})
 }
+
+// An instance that gets its next job ahead of time gets one with the models that it has loaded, before
+// one that came earlier: several in a row, without a gap.
+func TestNextJobHasTheSameModels(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 2, func(b *dispatching, _ *Config) { b.settings.Ahead, b.settings.Overtaking = true, time.Minute })
+		b.haveModels()
+		const one, other = "a.safetensors", "b.safetensors"
+		runs := func(model string) (key string) {
+			key = b.submit(endless, withModel(model))
+			b.runs(key)
+			return key
+		}
+		first, second := runs(one), runs(other)
+		require.NotEqual(t, b.at(first), b.at(second))
+		next := b.submit(endless, withModel(one))
+		require.Equal(t, b.at(first), b.waitsThere(next))
+		waits := b.submit(endless, withModel(other))
+		require.Equal(t, b.at(second), b.waitsThere(waits))
+		later, last := b.submit(endless, withModel(other)), b.submit(endless, withModel(one))
+		b.cancels(first)
+		b.runs(next)
+		require.Equal(t, b.at(next), b.waitsThere(last), "although another job came earlier")
+		require.Equal(t, job.Queued, b.Job(later).State)
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // claimer claims jobs for instances and starts their runs.
@@ -33,7 +34,7 @@ type claimer struct {
 }
 
 // begin starts the run of a job that was claimed for it.
-func (c *claimer) begin(r *run, claimed job.Job, why string) {
+func (c *claimer) begin(r *run, claimed job.Job, pair schedule.Placement) {
 	r.take(claimed)
 	r.mark = claimed.Fence
 	r.log = r.log.With("instance", r.conn.Name)
@@ -45,11 +46,14 @@ func (c *claimer) begin(r *run, claimed job.Job, why string) {
 	c.line.leave(claimed.Key)
 	c.holds.forget(claimed.Key)
 	c.runner.launch(r, preparation{r}.execute)
+	if pair.Saves {
+		c.observe.Switched(r.conn.Name, true)
+	}
 	waited := c.notices.age(claimed)
 	if !claimed.Ahead {
 		c.observe.Dispatched(r.conn.Name, waited, min(waited, r.conn.IdleFor()))
 	}
-	c.log.Info("job goes to an instance", "job", claimed.Key, "prompt", claimed.ID, "instance", r.conn.Name, "why", why,
+	c.log.Info("job goes to an instance", "job", claimed.Key, "prompt", claimed.ID, "instance", r.conn.Name, "why", pair.Why,
 		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds(), "ahead", claimed.Ahead)
 }
 

@@ -39,6 +39,9 @@ func TestDay(t *testing.T) {
 	loading := func(loads int) time.Duration { return s.loading * time.Duration(loads) / time.Duration(len(list)) }
 	require.Less(t, 5*(hub.waits.mean("all")+loading(hub.switches)), 3*(fifo.mean("all")+loading(switches)))
 	require.Less(t, 2*hub.switches, switches)
+	t.Logf("%d loads of models saved, says the hub", hub.saved)
+	require.Greater(t, 2*hub.saved, switches-hub.switches)
+	require.LessOrEqual(t, hub.saved+hub.switches, len(list))
 	require.Less(t, hub.waits.longest("all", 1), 10*time.Minute)
 	s.lasts = 2 * time.Minute
 	require.Equal(t, s.simulate(t, false, daySettings).order, s.simulate(t, false, daySettings).order, "the same seed, another order")

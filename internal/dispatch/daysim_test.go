@@ -83,6 +83,8 @@ type dayResult struct {
 	waits dayWaits
 	// switches is how many runs had to load their model.
 	switches int
+	// saved is how many had not, because the hub looked for a server that has it.
+	saved int
 	// used is how much of the servers' time each tenant used, over all runs that began.
 	used map[string]time.Duration
 	// order is a hash of which job began where and when, in order.
@@ -286,6 +288,10 @@ func (d *daySim) give(ctx context.Context, left *int, pair schedule.Placement) e
 	took := d.daySpec.lasting(s.number, j.arrival, s.loaded)
 	if j.cold = s.loaded != j.kind.model; j.cold {
 		d.switches++
+	}
+	if pair.Saves {
+		require.False(d.t, j.cold, "a load that was made counts as saved")
+		d.saved++
 	}
 	d.used[j.tenant] += took
 	j.run, j.began, j.started = claimed.Run, begins, begins.Sub(d.began)

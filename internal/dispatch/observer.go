@@ -18,9 +18,10 @@ type Observer interface {
 	Retried(cause Cause)
 	// Adopted is told that this hub has taken over a run.
 	Adopted(from Origin)
-	// Switched is told that a run is beginning for which the instance must load other models than
-	// it has.
-	Switched(instance string)
+	// Switched is told that a run is beginning for which the instance must load other models than it
+	// has; or, if that is saved, that it gets a job because it has the job's models loaded, where
+	// otherwise some would have to be loaded.
+	Switched(instance string, saved bool)
 }
 
 // End is the end of a run.
@@ -99,7 +100,7 @@ func (unobserved) Dispatched(string, time.Duration, time.Duration) {}
 func (unobserved) Finished(End)                                    {}
 func (unobserved) Retried(Cause)                                   {}
 func (unobserved) Adopted(Origin)                                  {}
-func (unobserved) Switched(string)                                 {}
+func (unobserved) Switched(string, bool)                           {}
 
 // finished tells the observer of the end of the run.
 func (r finishing) finished(outcome string, took time.Duration) {

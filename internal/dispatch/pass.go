@@ -200,10 +200,10 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 	switch {
 	case err == nil:
 		*p.left, r.alone = left, left == 0
-		d.begin(r, claimed, pair.Why)
+		d.begin(r, claimed, pair)
 		return nil
 	case errors.Is(err, queue.ErrUnavailable):
-		d.claimAgain(r, request, func(claimed job.Job) { d.begin(r, claimed, pair.Why) })
+		d.claimAgain(r, request, func(claimed job.Job) { d.begin(r, claimed, pair) })
 		return err
 	}
 	conn.Detach(r.holder())

@@ -226,7 +226,7 @@ func (h *holder) Followed() bool { return h.d.runs.get(h.Job().Key) == (*run)(h)
 // load notes that the instance is beginning the run and loading its models.
 func (r *run) load() {
 	if r.cold = r.conn.Loads(r.models); r.cold {
-		r.d.observe.Switched(r.conn.Name)
+		r.d.observe.Switched(r.conn.Name, false)
 	}
 }
 

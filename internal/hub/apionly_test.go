@@ -35,18 +35,18 @@ func TestAPIOnly(t *testing.T) {
 	require.Equal(t, 4, gpu.given(`"EmptyImage"`))
 	require.Zero(t, gpu.given(`"Paid"`), "although it was idle")
 
-	require.NoError(t, b.hub.Operator().Drain(t.Context(), names[0], 0))
+	require.NoError(t, b.hub.Operator.Drain(t.Context(), names[0], 0))
 	b.finished(b.submit(paidPicture(10), "ann"))
 	require.Equal(t, 1, gpu.given(`"Paid"`), "rather than never")
-	require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(names[0])))
+	require.NoError(t, b.hub.Operator.Resume(t.Context(), queue.StopInstance(names[0])))
 
-	require.NoError(t, b.hub.Operator().Drain(t.Context(), names[1], 0))
+	require.NoError(t, b.hub.Operator.Drain(t.Context(), names[1], 0))
 	waits := b.submit(picture(11), "bob")
 	for _, i := range b.explain(waits).Instances {
 		if i.Name == names[0] {
 			require.Contains(t, i.Why, "it lacks leave to load models")
 		}
 	}
-	require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(names[1])))
+	require.NoError(t, b.hub.Operator.Resume(t.Context(), queue.StopInstance(names[1])))
 	b.finished(waits)
 }

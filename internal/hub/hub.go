@@ -238,7 +238,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	})
 	h.Stops = operator.NewStops(h.Queue, h.Fleet, h.Dispatch, h.log)
 	h.Pages = origin.NewPageSource(h.Settings, h.Fleet, h.Dispatch.Instances.ClientOf, h.pins, h.log)
-	h.Insight = &view.Insight{Queue: h.Queue, Fleet: h.Fleet, Dispatch: h.Dispatch, Streams: h.Streams, Logins: &h.logins, LimitsOf: h.Tenants.Limits, Settings: h.Settings, Stops: h.Stops, Pages: h.Pages, Bond: h.Bond, Searches: view.NewSearches(), Files: h.Store, Dismissed: view.Dismissed{DB: h.DB}, Log: h.log}
+	h.Insight = &view.Insight{Queue: h.Queue, Fleet: h.Fleet, Dispatch: h.Dispatch, Streams: h.Streams, Logins: &h.logins, LimitsOf: h.Tenants.Limits, Settings: h.Settings, Stops: h.Stops, Pages: h.Pages, Bond: h.Bond, Searches: view.NewSearches(), Trends: h.Recorder.Trends, Files: h.Store, Dismissed: view.Dismissed{DB: h.DB}, Log: h.log}
 	h.Figures = &view.Figures{DB: h.DB, Buckets: h.Recorder.Trends, Noted: h.Recorder.Faults, Insight: h.Insight}
 	h.Logs = &view.Logs{Readers: logs.NewReaders(h.Streams), Fleet: h.Fleet, Logins: &h.logins, Insight: h.Insight, Dispatch: h.Dispatch, Log: h.log}
 	h.Instances = &upstream.Instances{Dispatch: h.Dispatch, Pages: h.Pages, Named: h.Clients, Streams: h.Streams, Insight: h.Insight, Left: left, Settings: h.Settings, Log: h.log}

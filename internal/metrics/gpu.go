@@ -27,13 +27,14 @@ type gpu struct {
 	wait, gap prometheus.Observer
 	run, took map[string]prometheus.Observer // by outcome
 	switches  prometheus.Counter
+	saved     prometheus.Counter
 }
 
 // gpus are the classes of GPUs. An instance says itself what it has, so they are bounded:
 // the first ones keep their place as long as an instance has them.
 type gpus struct {
 	wait, gap, run, took *prometheus.HistogramVec
-	switches             *prometheus.CounterVec
+	switches, saved      *prometheus.CounterVec
 
 	mu      sync.Mutex
 	names   map[string]*gpu // as instances write them
@@ -49,6 +50,7 @@ func newGPUs(m *Metrics) *gpus {
 		took: m.histograms("comfyhub_job_duration_seconds",
 			"Time from acceptance to the end of a job that has run, with all its attempts.", longBuckets, "gpu", "outcome"),
 		switches: m.counters("comfyhub_model_switches_total", "Runs that began on an instance which had other models loaded, or none.", "gpu"),
+		saved:    m.counters("comfyhub_model_switches_saved_total", "Runs that went to an instance because it had their models loaded, where otherwise some would have been loaded.", "gpu"),
 		names:    map[string]*gpu{}, classes: map[string]*gpu{},
 	}
 }
@@ -79,7 +81,7 @@ func (s *gpus) of(name string) *gpu {
 // class makes a class. The caller holds the lock.
 func (s *gpus) class(name string) *gpu {
 	g := &gpu{
-		wait: s.wait.WithLabelValues(name), gap: s.gap.WithLabelValues(name), switches: s.switches.WithLabelValues(name),
+		wait: s.wait.WithLabelValues(name), gap: s.gap.WithLabelValues(name), switches: s.switches.WithLabelValues(name), saved: s.saved.WithLabelValues(name),
 		run: map[string]prometheus.Observer{}, took: map[string]prometheus.Observer{},
 	}
 	for _, outcome := range []string{"done", "failed", "cancelled", "lost"} {
@@ -118,7 +120,7 @@ func (s *gpus) keep(instances []fleet.Instance) {
 		label := prometheus.Labels{"gpu": class}
 		for _, vec := range []interface {
 			DeletePartialMatch(labels prometheus.Labels) int
-		}{s.wait, s.gap, s.run, s.took, s.switches} {
+		}{s.wait, s.gap, s.run, s.took, s.switches, s.saved} {
 			vec.DeletePartialMatch(label)
 		}
 	}

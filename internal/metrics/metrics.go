@@ -163,7 +163,13 @@ func (m *Metrics) Adopted(from dispatch.Origin) {
 }
 
 // Switched implements [dispatch.Observer].
-func (m *Metrics) Switched(instance string) { m.gpu(instance).switches.Inc() }
+func (m *Metrics) Switched(instance string, saved bool) {
+	if g := m.gpu(instance); saved {
+		g.saved.Inc()
+	} else {
+		g.switches.Inc()
+	}
+}
 
 // Asked takes a request to Redis.
 func (m *Metrics) Asked(r redis.Request) {

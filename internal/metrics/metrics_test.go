@@ -91,7 +91,8 @@ func (s *stage) work(instance string) {
 	for _, band := range []job.Band{job.Interactive, job.Normal, job.Bulk} {
 		for _, outcome := range Outcomes() {
 			s.Dispatched(instance, time.Second, time.Millisecond)
-			s.Switched(instance)
+			s.Switched(instance, false)
+			s.Switched(instance, true)
 			s.Finished(dispatch.End{Instance: instance, Band: band, Outcome: outcome, Ran: time.Second, Took: 2 * time.Second})
 		}
 	}

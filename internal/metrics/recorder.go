@@ -41,6 +41,12 @@ func (r *Recorder) Finished(e dispatch.End) {
 	r.Trends.Ended(e.Outcome)
 }
 
+// Switched implements dispatch.Observer.
+func (r *Recorder) Switched(instance string, saved bool) {
+	r.Metrics.Switched(instance, saved)
+	r.Trends.Switched(saved)
+}
+
 // Faulted notes a run that was lost, or a job that has failed.
 func (r *Recorder) Faulted(j job.Job, instance, reason string, lost bool) {
 	kind := stats.Failed

@@ -65,6 +65,9 @@ type Placement struct {
 	Job      job.Job
 	Instance string
 	Why      string
+	// Saves says that the job finds its models loaded, and that one of the jobs would have to load
+	// some if nobody looked at what is loaded.
+	Saves bool
 }
 
 // Picked is what Pick decided.
@@ -112,7 +115,7 @@ func Pick(waiting []job.Job, idle []Idle, w Warmth) (picked Picked) {
 		} else if moved[left[next].Key] {
 			why = "takes less time than others before it"
 		}
-		picked.Pairs = append(picked.Pairs, Placement{Job: left[chosen], Instance: p.free[n].Name, Why: why})
+		picked.Pairs = append(picked.Pairs, Placement{Job: left[chosen], Instance: p.free[n].Name, Why: why, Saves: p.saves(left[next], left[chosen], n)})
 		p.take(n, left[chosen])
 		left = slices.Delete(left, chosen, chosen+1)
 	}

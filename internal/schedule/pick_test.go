@@ -364,3 +364,37 @@ func TestPickHolds(t *testing.T) {
 		require.Equal(t, c.holds, strings.Join(holds, " "))
 	})
 }
+
+// A switch counts as saved if a look at what is loaded has changed who goes where.
+func TestPickSavesSwitches(t *testing.T) {
+	of := func(key, class, client string) job.Job {
+		return job.Job{Key: key, Class: class, Requester: job.Requester{Caller: client, Client: client}}
+	}
+	flux, other := of("f", "flux", "ann"), of("o", "other", "bob")
+	both := map[string]bool{"flux": true, "other": true, "none": true}
+	has := func(name string, loaded ...string) Idle { return Idle{Name: name, Loaded: loaded, Classes: both} }
+	last := func(i Idle, client string) Idle { i.LastClient = client; return i }
+	type row struct {
+		waiting []job.Job
+		idle    []Idle
+		want    []bool
+	}
+	each(t, map[string]row{
+		"the only one, which has it":         {[]job.Job{flux}, []Idle{has("a", "flux")}, []bool{false}},
+		"the only one, which has it not":     {[]job.Job{flux}, []Idle{has("a", "other")}, []bool{false}},
+		"the second, which has it":           {[]job.Job{flux}, []Idle{has("a", "other"), has("b", "flux")}, []bool{true}},
+		"the first, which would be taken":    {[]job.Job{flux}, []Idle{has("a", "flux"), has("b", "other")}, []bool{false}},
+		"the client's own has it":            {[]job.Job{flux}, []Idle{has("a", "other"), last(has("b", "flux"), "ann")}, []bool{false}},
+		"the client's own has it not":        {[]job.Job{flux}, []Idle{last(has("a", "other"), "ann"), has("b", "flux")}, []bool{true}},
+		"another job goes first":             {[]job.Job{other, flux}, []Idle{has("a", "flux")}, []bool{true}},
+		"no models":                          {[]job.Job{of("n", "none", "ann")}, []Idle{has("a"), has("b", "flux")}, []bool{false}},
+		"each would have loaded the other's": {[]job.Job{other, flux}, []Idle{has("a", "flux"), has("b", "other")}, []bool{true, false}},
+	}, func(t *testing.T, c row) {
+		picked := Pick(c.waiting, c.idle, Warmth{Overtaking: true, Models: map[string][]string{"flux": {"flux"}, "other": {"other"}}})
+		var saves []bool
+		for _, pair := range picked.Pairs {
+			saves = append(saves, pair.Saves)
+		}
+		require.Equal(t, c.want, saves)
+	})
+}

@@ -64,16 +64,37 @@ func (p *picking) better(j job.Job, loaded []int, a, b int) bool {
 		return loaded[a] > loaded[b]
 	}
 	x, y := &p.free[a], &p.free[b]
+	if better, worse := suits(j, x, y), suits(j, y, x); better != worse {
+		return better
+	}
+	return x.set != y.set && p.missed(x) < p.missed(y)
+}
+
+// suits reports whether an instance suits a job better than another one, whatever is loaded.
+func suits(j job.Job, x, y *spot) bool {
 	if own := j.Client != "" && x.LastClient == j.Client; own != (j.Client != "" && y.LastClient == j.Client) {
 		return own
 	}
 	if reserved := x.Tenants != nil; reserved != (y.Tenants != nil) {
 		return reserved
 	}
-	if len(x.Classes) != len(y.Classes) {
-		return len(x.Classes) < len(y.Classes)
+	return len(x.Classes) < len(y.Classes)
+}
+
+// saves reports whether models need not be loaded because the nth free instance gets a job whose
+// models it has, and not first, which is the same job or the one that is overtaken.
+func (p *picking) saves(first, j job.Job, n int) bool {
+	if models := len(p.Models[j.Class]); models == 0 || p.loaded(j.Class)[n] < models {
+		return false
 	}
-	return x.set != y.set && p.missed(x) < p.missed(y)
+	// Without regard to what is loaded, first would go there or to another one.
+	blind := -1
+	for m := range p.free {
+		if p.free[m].Can(first) && (blind < 0 || suits(first, &p.free[m], &p.free[blind])) {
+			blind = m
+		}
+	}
+	return blind >= 0 && p.loaded(first.Class)[blind] < len(p.Models[first.Class])
 }
 
 // missed returns how much the models will be missed that an instance drops for others: less if many

@@ -44,8 +44,11 @@ type Stats struct {
 	Instances map[string]int `json:"instances"`
 	// Ended counts the jobs that have ended since the queue began, nil if the viewer may
 	// not know.
-	Ended  *int64 `json:"ended"`
-	Paused bool   `json:"paused"`
+	Ended *int64 `json:"ended"`
+	// Switches and Saved are the model switches of the last day, and those that were avoided.
+	Switches int64 `json:"model_switches"`
+	Saved    int64 `json:"model_switches_saved"`
+	Paused   bool  `json:"paused"`
 	// Strangers is why Redis and the storage do not belong together, "" if they do.
 	Strangers string `json:"strangers,omitempty"`
 }

@@ -25,7 +25,7 @@ import (
 func aFleet() Fleet {
 	ended, eta := int64(12345), 75.0
 	f := Fleet{From: "localhost:2019", Operator: true, Stats: Stats{
-		Queued: 9998, Running: 1, Sockets: 3, Ended: &ended,
+		Queued: 9998, Running: 1, Sockets: 3, Ended: &ended, Switches: 120, Saved: 3400,
 		Instances: map[string]int{"idle": 1, "busy": 1, "sick": 1, "offline": 1},
 	}}
 	for n, state := range []string{"idle", "busy", "offline", "sick"} {
@@ -49,6 +49,7 @@ func TestFleetInOneScreen(t *testing.T) {
 	for _, want := range []string{
 		"Hub        localhost:2019 (admin endpoint: everybody's jobs)\n",
 		"Instances  4: 1 idle, 1 busy, 1 offline, 1 sick\n", "Jobs       1 running, 9,998 waiting, 12,345 ended\n",
+		"Models     120 switches in 24 hours, 3,400 saved\n",
 		"INSTANCE  STATE    RUNNING        VRAM        SEEN  GPU       NOTE\n" + "gpu-4     sick                    18.0/24 GB  3m    RTX 4090  its GPU?[2J fails\n",
 		"gpu-2     busy     3f2a9c00-1111  18.0/24 GB  1m    RTX 4090\n", // programs need whole ids
 		"41%, 1m left", "... and 9997 more jobs\n",

@@ -232,6 +232,9 @@ func (f Fleet) summary() []string {
 		"Jobs       " + jobs,
 		"Sockets    " + humanize.Comma(int64(f.Stats.Sockets)),
 	}
+	if f.Stats.Switches+f.Stats.Saved > 0 {
+		lines = append(lines, "Models     "+humanize.Comma(f.Stats.Switches)+" switches in 24 hours, "+humanize.Comma(f.Stats.Saved)+" saved")
+	}
 	lines = append(lines, f.Spare.lines()...)
 	if f.Stats.Strangers != "" {
 		lines = append(lines, "Storage    Redis and the storage belong to different hubs; nothing is deleted: check")

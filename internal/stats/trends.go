@@ -28,8 +28,9 @@ const (
 
 // The counts of a bucket. Those of waits follow waitPrefix.
 const (
-	busyTime, upTime = "busy", "up"
-	waitPrefix       = "w"
+	busyTime, upTime        = "busy", "up"
+	switches, savedSwitches = "switched", "saved"
+	waitPrefix              = "w"
 )
 
 // Outcomes are the ends of runs that are counted.
@@ -75,6 +76,16 @@ func (t *Trends) Waited(wait time.Duration) {
 func (t *Trends) Ended(outcome string) {
 	if slices.Contains(Outcomes(), outcome) {
 		t.add(outcome, 1)
+	}
+}
+
+// Switched counts a run that loads models; or, if that was saved, one that would have had to if nobody
+// had looked for an instance that has them.
+func (t *Trends) Switched(saved bool) {
+	if saved {
+		t.add(savedSwitches, 1)
+	} else {
+		t.add(switches, 1)
 	}
 }
 
@@ -127,6 +138,8 @@ type Bucket struct {
 	// Busy and Up are time of instances, in milliseconds: in which they worked, and in
 	// which they were there.
 	Busy, Up int64
+	// Switched and Saved count runs, see [Trends.Switched].
+	Switched, Saved int64
 }
 
 // readEvery is how old an answer of Day may be.
@@ -165,7 +178,7 @@ func decodeBucket(at int64, text string) Bucket {
 			counts[name] = n
 		}
 	}
-	b := Bucket{At: at, Ended: map[string]int64{}, Busy: counts[busyTime], Up: counts[upTime]}
+	b := Bucket{At: at, Ended: map[string]int64{}, Busy: counts[busyTime], Up: counts[upTime], Switched: counts[switches], Saved: counts[savedSwitches]}
 	for _, outcome := range Outcomes() {
 		b.Ended[outcome] = counts[outcome]
 	}

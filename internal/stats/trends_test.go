@@ -18,6 +18,7 @@ func TestHubsAddUp(t *testing.T) {
 		require.NoError(t, one.Flush(t.Context()), "nothing to add")
 		for range 9 {
 			one.Waited(400 * time.Millisecond)
+			one.Switched(true)
 			one.Ended("done")
 		}
 		two.Waited(50 * time.Second)

@@ -69,6 +69,9 @@ type Stats struct {
 	// Strangers says why Redis and the storage do not belong together, so that nothing is deleted;
 	// empty if they do, or if that is none of the viewer's business.
 	Strangers string
+	// Switched and Saved count runs of the last day that had to load models, and those that did not
+	// because somebody looked for an instance that has them; zeros for who may not know.
+	Switched, Saved int64
 	// Instances has a count for each state that occurs.
 	Instances map[fleet.State]int
 }
@@ -84,6 +87,10 @@ func (s *Insight) Stats(ctx context.Context, v Viewer) (Stats, error) {
 		out.WebUI, out.Strangers = s.Pages.Where(), s.strangers()
 		if err == nil {
 			out.Ended, err = s.Queue.Ends(ctx)
+		}
+		day, _ := s.Trends.Day(ctx) // without it, the rest is still true
+		for _, b := range day {
+			out.Switched, out.Saved = out.Switched+b.Switched, out.Saved+b.Saved
 		}
 	} else {
 		live, out.Waiting, err = s.Queue.CountOf(ctx, v.Tenant)

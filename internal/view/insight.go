@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stats"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/tenants"
 	"github.com/comfyhub/comfyhub/internal/webui/origin"
@@ -43,6 +44,7 @@ type Insight struct {
 	// Bond says whether Redis and the storage belong together.
 	Bond     *files.Bond
 	Searches Searches
+	Trends   *stats.Trends
 	// Files says whether previews were opened, and Dismissed which hints tenants do not want.
 	Files     *files.Store
 	Dismissed Dismissed

@@ -96,6 +96,8 @@ func statsValue(stats view.Stats) *pyjson.Object {
 	)
 	if stats.Ended >= 0 {
 		o.Set("ended", pyjson.Int(stats.Ended))
+		o.Set("model_switches", pyjson.Int(stats.Switched))
+		o.Set("model_switches_saved", pyjson.Int(stats.Saved))
 	}
 	if stats.WebUI.From != "" {
 		o.Set("web_ui", webUIValue(stats.WebUI))

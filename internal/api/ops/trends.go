@@ -28,6 +28,8 @@ func (o dashboard) getTrends(w http.ResponseWriter, r *http.Request, _ api.Reque
 			use = float64(b.Busy) / float64(b.Up)
 		}
 		entry.Set("use", orNull(use))
+		entry.Set("model_switches", pyjson.Int(b.Switched))
+		entry.Set("model_switches_saved", pyjson.Int(b.Saved))
 		list = append(list, entry)
 	}
 	api.WriteListing(w, r, pyjson.NewObject(

@@ -10,7 +10,7 @@ const wide = 15 * 60e3;
 const box = { width: 720, height: 200, left: 52, right: 8, top: 10, bottom: 26 };
 
 export function create(view) {
-  const plots = [plot('throughput', outcomes.map((name) => [name, t(labels[name])])), plot('waits', [['p50', t('p50')], ['p95', t('p95')]]), plot('use', [])];
+  const plots = [plot('throughput', outcomes.map((name) => [name, t(labels[name])])), plot('waits', [['p50', t('p50')], ['p95', t('p95')]]), plot('use', []), plot('switches', [['p50', t('switches.saved')], ['p95', t('switches.made')]])];
   const empty = h('div.empty', { hidden: true }, h('h2', {}, t('no.trends')));
   view.append(h('div.scroll.plots', { tabindex: '0', role: 'region', 'aria-label': t('trends') }, plots.map(({ element }) => element), empty));
   let ended = false;
@@ -27,6 +27,7 @@ export function create(view) {
     bars(plots[0], buckets, from, to);
     lines(plots[1], buckets, from, to, ['wait_p50', 'wait_p95'], short);
     lines(plots[2], buckets, from, to, ['use'], percent, 1);
+    lines(plots[3], buckets, from, to, ['model_switches_saved', 'model_switches'], num);
   }
   load();
   const timer = setInterval(() => { if (!document.hidden) load(); }, every);
