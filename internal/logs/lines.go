@@ -111,9 +111,9 @@ type Line struct {
 	Text string
 }
 
-// wholeLines joins the pieces of one instance's log to lines with labels. A bar
+// wholeLines joins the pieces of one instance's log to lines, each with its label. A bar
 // that was drawn over is shown as it was last.
-func wholeLines(instance string, entries pyjson.Array) []Line {
+func wholeLines(label string, entries pyjson.Array) []Line {
 	var out []Line
 	var at, line string
 	flush := func() {
@@ -121,7 +121,7 @@ func wholeLines(instance string, entries pyjson.Array) []Line {
 			rows := strings.Split(body, "\n")
 			for n, row := range rows {
 				row = strings.TrimRight(row, "\r")
-				rows[n] = label(instance) + row[strings.LastIndexByte(row, '\r')+1:] + "\n"
+				rows[n] = label + row[strings.LastIndexByte(row, '\r')+1:] + "\n"
 			}
 			out = append(out, Line{at, strings.Join(rows, "")})
 		}
@@ -154,7 +154,7 @@ func Join(logs map[string]pyjson.Array) []Line {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		all = append(all, wholeLines(name, logs[name])...)
+		all = append(all, wholeLines(label(name), logs[name])...)
 	}
 	slices.SortStableFunc(all, func(a, b Line) int { return cmp.Compare(a.Time, b.Time) })
 	return all[max(0, len(all)-maxLines):]

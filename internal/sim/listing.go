@@ -246,11 +246,6 @@ func (l *listings) getFiles(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, out)
 }
 
-func getRawLogs(_ *process, w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, dict("entries", list(dict("t", time.Now().Format("2006-01-02T15:04:05.000000"), "m", "Starting server\n")),
-		"size", dict("cols", 80, "rows", 24)))
-}
-
 func (p *process) subscribeLogs(w http.ResponseWriter, r *http.Request) {
 	if _, ok := p.readJSON(w, r); ok {
 		answerEmpty(w, http.StatusOK)

@@ -39,6 +39,8 @@ type process struct {
 
 	numbers numbering
 
+	terminal terminal
+
 	mu      sync.Mutex
 	client  *string // the client that messages of the run go to, nil for everybody
 	active  string  // display id of the node last started, "" if none
@@ -51,6 +53,7 @@ func newProcess(s *Server) *process {
 	p.worker, p.haltWorker = context.WithCancel(p.life)
 	p.memory = newMemory(s.cfg.VRAM)
 	p.hub = newHub(p)
+	p.terminal.write("Starting server\n")
 	p.queue = newQueue(func(remaining int) { p.hub.publish(nil, statusMessage(remaining, "")) })
 	p.queues = queueRoutes{p.bodyLimit, p.feat, p.queue, &p.interrupted}
 	p.jobs = jobRoutes(p.queues)

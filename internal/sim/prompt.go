@@ -20,6 +20,7 @@ func (p *process) getPrompt(w http.ResponseWriter, r *http.Request) {
 
 // postPrompt validates and queues a prompt.
 func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
+	p.terminal.write("got prompt\n")
 	body, ok := p.readJSON(w, r)
 	if !ok {
 		return

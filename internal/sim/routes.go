@@ -83,7 +83,7 @@ func (s *Server) table() []route {
 	both("POST", "/simulated/panel", (*process).callPanel)
 	both("GET", "/simulated/panel/{sid}", (*process).callPanel)
 	add("GET", "/internal/logs", always(value("Starting server\n")))
-	add("GET", "/internal/logs/raw", getRawLogs)
+	add("GET", "/internal/logs/raw", (*process).getRawLogs)
 	add("PATCH", "/internal/logs/subscribe", (*process).subscribeLogs)
 	add("GET", "/internal/folder_paths", lists((*listings).getFolderPaths))
 	add("GET", "/internal/files/{kind}", lists((*listings).getFiles))

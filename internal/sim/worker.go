@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
@@ -50,7 +52,7 @@ func (p *process) runItem(it *item, results *resultCache, objects *objects) (ali
 	p.client, p.running = client, it.id
 	p.mu.Unlock()
 
-	r := newRun(p, it, client, results, objects)
+	r, began := newRun(p, it, client, results, objects), time.Now()
 	s.log.Debug("run starts", "prompt", it.id)
 	if !r.execute() {
 		p.halt()
@@ -67,6 +69,7 @@ func (p *process) runItem(it *item, results *resultCache, objects *objects) (ali
 	if client != nil {
 		p.hub.publish(client, message("executing", dict("node", nil, "prompt_id", it.id)))
 	}
+	p.terminal.write(fmt.Sprintf("Prompt executed in %.2f seconds\n", time.Since(began).Seconds()))
 	s.log.Debug("run ended", "prompt", it.id, "success", r.success)
 	return true
 }
