@@ -3,7 +3,7 @@
 # make demo-bot  the same with a chat in front: a fake Telegram, a scripted person
 # make test    every test that needs nothing but Go (with a redis-server on the
 #              PATH also those that need one)
-# make build   ./caddy, bin/agent and the other programs
+# make build   ./caddy (also as ./comfyhub), bin/agent and the other programs
 # make lint    what CI complains about, found before it does
 #
 # bench, gobench, conformance, fuzz, attack, sim, chaos and docs are for those who change the code; see
@@ -27,11 +27,15 @@ PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ comfysim/ botbridge/))
 .DEFAULT_GOAL := build
 .PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz attack sim chaos docs docker-check release clean docker-pin FORCE
 
-build: caddy $(PROGRAMS)
+build: caddy comfyhub $(PROGRAMS)
 
 # Go knows better than make what is out of date.
 caddy: FORCE
 	$(GOBUILD) -tags $(TAGS) -o $@ ./caddymodule/caddy
+
+# The same program under the name of what it is.
+comfyhub: caddy
+	ln -sf caddy $@
 
 bin/%: FORCE
 	$(GOBUILD) -o $@ ./$(wildcard $*/ tools/$*/)
@@ -164,4 +168,4 @@ $(RELEASER):
 	mv bin/goreleaser $@
 
 clean:
-	rm -rf caddy bin data/demo demo-output site dist
+	rm -rf caddy comfyhub bin data/demo demo-output site dist
