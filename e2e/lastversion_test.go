@@ -150,7 +150,7 @@ func TestRecordTheLastVersion(t *testing.T) {
 // added are what this version stores besides: keys of Redis and files, by plain
 // name. The last version leaves them alone.
 var added = [...]string{
-	"{comfyhub}:clock", "{comfyhub}:fleet:seen", "files/hub/classes/HEX",
+	"{comfyhub}:clock", "{comfyhub}:fleet:seen", "{comfyhub}:fleet:former", "files/hub/classes/HEX",
 	"{comfyhub}:q:hubs", "{comfyhub}:q:hubs:parts", "{comfyhub}:q:durations", "{comfyhub}:q:durations_used",
 	"{comfyhub}:files:blocks:3:ann6:output0:", "{comfyhub}:files:blocks:3:bob6:output0:", "files/names/XX/HEX",
 	"{comfyhub}:files:bond", "files/comfyhub-bond", "files/comfyhub-beat", "files/comfyhub-clock",

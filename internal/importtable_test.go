@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/health":       {"internal/apikeys", "internal/catalog", "internal/comfyui", "internal/config", "internal/dispatch", "internal/files", "internal/fleet", "internal/gossip", "internal/keyring", "internal/machines", "internal/metrics", "internal/panics", "internal/redis", "internal/retention", "internal/retry", "internal/schedule", "internal/webui/origin"},
 	"internal/datadir":      {"internal/durable"},
-	"internal/operator":     {"internal/comfyui", "internal/config", "internal/dispatch", "internal/fleet", "internal/job", "internal/lastknown", "internal/machines", "internal/queue", "internal/retry", "internal/view", "internal/webui/origin"},
+	"internal/operator":     {"internal/comfyui", "internal/config", "internal/dispatch", "internal/fleet", "internal/job", "internal/lastknown", "internal/machines", "internal/queue", "internal/retry", "internal/roster", "internal/view", "internal/webui/origin"},
 	"internal/members":      {"internal/config", "internal/fleet", "internal/gossip", "internal/keyring", "internal/pins"},
 	"internal/upstream":     {"internal/comfyui", "internal/config", "internal/dispatch", "internal/fleet", "internal/pyjson", "internal/stream", "internal/submit", "internal/tenantlru", "internal/view", "internal/webui/origin"},
 	"internal/traces":       {"internal/config"},
@@ -127,7 +127,7 @@ var mayImport = map[string][]string{
 	"internal/budget":       {}, // standard library only
 	"internal/fleet":        {},
 	"internal/lastknown":    {"internal/catalog", "internal/comfyui", "internal/files"},
-	"internal/roster":       {"internal/catalog", "internal/comfyui", "internal/files", "internal/redis"},
+	"internal/roster":       {"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/redis"},
 	"internal/webui":        {"internal/comfyui", "internal/files", "internal/panics", "internal/retry"},
 	"internal/logs":         {"internal/pyjson", "internal/stream"},
 	"internal/gossip":       {"internal/durable", "internal/fleet", "internal/retry"},

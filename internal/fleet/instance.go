@@ -140,8 +140,10 @@ func (r *record) state(now time.Time) (State, string) {
 	switch {
 	case r.seen.IsZero():
 		return Offline, "not reached yet"
-	case r.orphaned:
+	case r.orphaned && r.left:
 		return Offline, "its agent has left"
+	case r.orphaned:
+		return Offline, "its agent is gone without a word: it has crashed, or its machine or the network is down"
 	case !r.report.Up:
 		return Offline, r.report.Reason
 	case r.agent != "" && r.running == "" && now.Sub(r.seen) > staleAfter:

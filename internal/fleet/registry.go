@@ -34,7 +34,7 @@ const (
 	// takeover is how long the owner of a name must be silent before another agent
 	// of that name is believed. Reports come every 3 s.
 	takeover = 6 * time.Second
-	// forgetAfter is how long an instance that left is listed.
+	// forgetAfter is how long an instance that left on purpose is listed, see keptFor.
 	forgetAfter = 24 * time.Hour
 	// maxAgents and maxFleet bound the agents and instances that are known;
 	// maxMoves bounds the names that one agent may use from its start.
@@ -317,7 +317,7 @@ func (r *Registry) update(name string, change func(*record) bool) bool {
 func (r *Registry) forgetOld(now time.Time) {
 	r.cleaned = now
 	for name, rec := range r.instances {
-		if !rec.static && now.Sub(rec.seen) > forgetAfter {
+		if !rec.static && now.Sub(rec.seen) > keptFor(rec.orphaned && rec.left) {
 			r.drop(name)
 			r.notify(name)
 		}

@@ -82,7 +82,8 @@ func TestAgentLeaves(t *testing.T) {
 	r.AgentLeft("a", 10, "")
 	i, _ := r.Instance("a")
 	require.Equal(t, Offline, i.State)
-	require.Equal(t, "its agent has left", i.Reason)
+	require.Contains(t, i.Reason, "its agent is gone without a word")
+	require.False(t, i.Left)
 
 	seen := i.Report
 	seen.Direct, seen.URL = true, "http://gpu:8188"
@@ -226,13 +227,18 @@ func TestStaticIsNotSilent(t *testing.T) {
 	})
 }
 
-func TestForgetsAfterADay(t *testing.T) {
+func TestForgetsInTime(t *testing.T) {
 	beside.Bubble(t, func(t *testing.T) {
 		r := NewRegistry()
 		require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "a")))
-		r.AgentLeft("a", 1, "")
+		require.NoError(t, r.Apply(report("c", "h:3", 1, 1, "c")))
+		r.AgentStopped("a", 1, "")
+		r.AgentLeft("c", 1, "")
 		time.Sleep(forgetAfter + time.Minute)
 		require.NoError(t, r.Apply(report("b", "h:2", 1, 1, "b")))
+		require.Len(t, r.Instances(), 2, "one that has gone without a word is a fault, which stays for a week")
+		time.Sleep(6 * 24 * time.Hour)
+		require.NoError(t, r.Apply(report("b", "h:2", 1, 2, "b")))
 		require.Len(t, r.Instances(), 1)
 	})
 }

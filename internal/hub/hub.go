@@ -92,6 +92,7 @@ type Hub struct {
 	direct   *direct.Instances
 	pins     *pins.Pins // nil in a fleet without a gossip key
 	roster   *roster.Roster
+	memory   *roster.Memory
 	copies   *files.Collector
 	kept     *retention.KeptFiles
 
@@ -227,6 +228,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	folders := facade.Folders(filepath.Join(h.id.Data, "workers"))
 	version := func() comfyui.Version { return h.Instances.Version() }
 	h.Endpoints = endpoints.New(endpoints.Options{DB: h.DB, Queue: h.Queue, Fleet: h.Fleet, Library: library, Folders: folders, Infos: h.Inventory.Infos, Version: version, Log: h.log})
+	h.memory = &roster.Memory{DB: h.DB, Fleet: h.Fleet, Log: h.log}
 	h.roster = roster.New(roster.Options{DB: h.DB, Storage: h.Storage, Library: library, Logger: log})
 	h.Dispatch = dispatch.New(dispatch.Config{
 		Queue: h.Queue, Fleet: h.Fleet, Streams: h.Streams, Files: h.Transfer, Paused: h.Storage.Health().Err, Shown: left.Note,
@@ -265,7 +267,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	h.Tunnels = tunnel.NewTunnels(h.Machines.Find, h.Fleet, h.Members.Admit, h.log)
 	h.Workers = worker.NewWorkers(worker.Hub{Fleet: h.Fleet, Library: library, Folders: folders, Known: h.Inventory, Version: version, Log: h.log})
 	h.Operator = &operator.Operator{
-		Fleet: h.Fleet, Clients: h.Clients, Settings: h.Settings, Stops: h.Stops, Insight: h.Insight, Pages: h.Pages, LastKnown: h.LastKnown, Machines: h.Machines, Names: h.Members,
+		Fleet: h.Fleet, Clients: h.Clients, Settings: h.Settings, Stops: h.Stops, Insight: h.Insight, Pages: h.Pages, LastKnown: h.LastKnown, Memory: h.memory, Machines: h.Machines, Names: h.Members,
 	}
 	h.Janitor = &retention.Janitor{
 		DB: h.DB, Queue: h.Queue, Sharing: files.NewSharing(h.DB, h.Storage), Retention: files.NewRetention(h.Store), Trash: files.NewTrash(h.Store), Full: h.storageIsFull, Bond: h.Bond, Held: h.Held, Ring: h.Ring, Keys: h.Keys, Logins: &h.logins, Self: self, Settings: h.Settings, Log: h.log,

@@ -42,6 +42,9 @@ func (h *Hub) checkParts(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := h.memory.Recall(ctx); err != nil {
+		return err
+	}
 	if h.id.Storage != "" {
 		h.data.KeepMark(h.id.Storage, h.Storage.Health().Mark())
 	}
@@ -69,6 +72,7 @@ func (h *Hub) enter(opening context.Context) {
 	h.maintenance.Go(func() { h.Janitor.Run(maintenance) })
 	h.maintenance.Go(func() { h.LastKnown.Run(maintenance, h.Inventory.Catalog) })
 	h.maintenance.Go(func() { h.roster.Run(maintenance, h.Dispatch.Instances.Names, h.Inventory.Recalled) })
+	h.maintenance.Go(func() { h.memory.Run(maintenance) })
 	h.maintenance.Go(func() { h.WebUI.Run(maintenance, h.readAheadFrom) })
 	h.maintenance.Go(func() { h.Pages.Run(maintenance) })
 	h.maintenance.Go(func() { h.Ends.Watch(maintenance) })

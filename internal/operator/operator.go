@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/machines"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/roster"
 	"github.com/comfyhub/comfyhub/internal/view"
 	"github.com/comfyhub/comfyhub/internal/webui/origin"
 )
@@ -28,6 +29,7 @@ type Operator struct {
 	Insight   *view.Insight
 	Pages     *origin.PageSource
 	LastKnown *lastknown.Answers
+	Memory    *roster.Memory
 	Machines  *machines.Machines
 	// Names are whose the names of agents are.
 	Names interface {
@@ -154,8 +156,8 @@ func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 	return nil
 }
 
-// ForgetInstance removes an instance that is gone from this hub's list, where it would stay for a
-// day, and undoes Pause and Drain for it at all hubs: a new instance of its name starts afresh. The
+// ForgetInstance removes an instance that is gone from this hub's list, where it would stay for
+// days, and undoes Pause and Drain for it at all hubs: a new instance of its name starts afresh. The
 // errors are [fleet.ErrPresent], [fleet.ErrUnknown], or one of Redis.
 func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
 	i, known := o.Fleet.Instance(name)
@@ -163,6 +165,9 @@ func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
 		return fleet.ErrPresent
 	}
 	o.LastKnown.Forget(name)
+	if err := o.Memory.Forget(ctx, name); err != nil {
+		return err
+	}
 	changed, err := o.Stops.set(ctx, queue.StopInstance(name), false)
 	if err == nil && !known && !changed {
 		return fleet.ErrUnknown

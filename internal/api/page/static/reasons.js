@@ -34,6 +34,7 @@ const known = {
     ['its GPU has too little memory left beside the job that another instance runs there', 'на GPU мало памяти: рядом выполняется задание другого сервера'],
     ['not reached yet', 'связи ещё не было'],
     ['its agent has left', 'его агент остановлен'],
+    ['its agent is gone without a word: it has crashed, or its machine or the network is down', 'агент пропал без предупреждения: упал сам, выключилась машина или нет сети'],
     ['no report from its agent for {x}', 'агент молчит уже {x}'],
     ['no answer in time', 'не ответил вовремя'],
     ['draining', 'выводится'],
