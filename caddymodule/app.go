@@ -159,6 +159,10 @@ type App struct {
 	// Default: `off`.
 	Manager bool `json:"manager,omitempty" word:"manager off|on"`
 
+	// Whether ComfyUI's page has the hub's panel, with the place of each job in the queue, see
+	// docs/web-ui.md#the-panel. Default: `on`.
+	QueuePanel string `json:"queue_panel,omitempty" word:"queue_panel on|off"`
+
 	// Whose models a client's `POST /free` unloads: `own`, those of instances on which the client's
 	// own job was the last. Default: `own`.
 	Free string `json:"free,omitempty" word:"free own|all|off"`

@@ -45,6 +45,7 @@ func (a *App) hubSettings() config.Settings {
 		RulesOf:        rulesOf(a.Rules),
 		NoA1111API:     a.A1111API == "off",
 		NoSplit:        a.Split == "off",
+		NoQueuePanel:   a.QueuePanel == "off",
 	}
 	settle(&s, a)
 	s.TenantWeights = a.TenantLimitsOf.weights(a.TenantWeights)

@@ -346,7 +346,7 @@ func TestSettingsReachTheHub(t *testing.T) {
 	t.Parallel()
 	named := map[string]string{
 		"History": "HistoryEntries", "Secret": "Secrets", "Reserve": "Reserved", "Order": "FIFO", "A1111API": "NoA1111API", "Callbacks": "CallbackHosts", "Gossip": "Join", "Memory": "BodyMemory",
-		"Split": "NoSplit",
+		"Split": "NoSplit", "QueuePanel": "NoQueuePanel",
 	}
 	fields := map[string]bool{}
 	app := new(App)

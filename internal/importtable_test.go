@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/api/apitest": {"internal/aiohttp", "internal/api", "internal/apikeys", "internal/comfyui", "internal/intake", "internal/job", "internal/stream", "internal/submit", "internal/view"},
 	"internal/api/mount":   {"internal/api", "internal/apikeys", "internal/hub", "internal/view"},
-	"internal/api/ops":     {"internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/files", "internal/fleet", "internal/hints", "internal/job", "internal/links", "internal/overflow", "internal/pyjson", "internal/queue", "internal/refusal", "internal/scale", "internal/submit", "internal/tenantlru", "internal/tunnel", "internal/view", "internal/webui/origin"},
+	"internal/api/ops":     {"internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/files", "internal/fleet", "internal/hints", "internal/job", "internal/links", "internal/logs", "internal/overflow", "internal/pyjson", "internal/queue", "internal/refusal", "internal/scale", "internal/submit", "internal/tenantlru", "internal/tunnel", "internal/view", "internal/webui/origin"},
 	"internal/api/page":    {"internal/api"},
 	"internal/api/pull":    {"internal/api", "internal/budget", "internal/config", "internal/facade", "internal/fleet", "internal/intake", "internal/pyjson", "internal/tunnel", "internal/worker"},
 	"internal/api/plain":   {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/convert", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/submit", "internal/view"},

@@ -233,6 +233,8 @@ type Settings struct {
 	Passthrough PassthroughPolicy
 	// PlainAPI says where the plain job API is. Default: PlainAPIRoot.
 	PlainAPI PlainAPI
+	// NoQueuePanel leaves the hub's panel out of ComfyUI's page. Default: it is there.
+	NoQueuePanel bool
 	// NoA1111API leaves out the routes for clients of A1111's API. Servers of that API may be in
 	// the fleet all the same. Default: the routes are there.
 	NoA1111API bool

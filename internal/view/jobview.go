@@ -23,6 +23,8 @@ type JobView struct {
 	Position int
 	// ETA is how long it will take until the job is finished, -1 if unknown.
 	ETA time.Duration
+	// Begins is how long it will take until a waiting job begins, -1 if unknown.
+	Begins time.Duration
 }
 
 // view returns a job without the addresses that its viewer may not learn.
@@ -33,7 +35,7 @@ func view(j job.Job, position int, eta time.Duration, clean func(string) string)
 		lost[n] = clean(line)
 	}
 	j.Lost = lost
-	return JobView{Job: j, Position: position, ETA: eta}
+	return JobView{Job: j, Position: position, ETA: eta, Begins: -1}
 }
 
 // Jobs returns the viewer's own jobs: what is running and waiting, then what has ended, the newest
@@ -72,7 +74,7 @@ func (s *Insight) views(ctx context.Context, live []job.Job, before int, clean f
 			waiting++
 			j.Reason = s.Dispatch.Waiting.Lacks(j.Class)
 		}
-		out = append(out, view(j, position, s.eta(outlook, j, -1), clean))
+		out = append(out, foreseen(view(j, position, s.eta(outlook, j, -1), clean), outlook, s.Stops))
 	}
 	return out
 }
@@ -110,7 +112,16 @@ func (s *Insight) Whole(ctx context.Context, j job.Job, clean func(string) strin
 			j.Reason = s.waitsFor(ctx, j, needs)
 		}
 	}
-	return view(j, position, s.eta(s.Dispatch.Forecasts.From(ctx, j), j, position), clean)
+	outlook := s.Dispatch.Forecasts.From(ctx, j)
+	return foreseen(view(j, position, s.eta(outlook, j, position), clean), outlook, s.Stops)
+}
+
+// foreseen adds when a waiting job begins.
+func foreseen(v JobView, o *dispatch.Outlook, stops Stops) JobView {
+	if begin, ok := o.Begin(v.Key); ok && v.State == job.Queued && !stops.Holds(v.Tenant) {
+		v.Begins = begin
+	}
+	return v
 }
 
 // eta returns how long it will take until a job is finished; -1 if unknown, for example because it

@@ -6,6 +6,7 @@ import { known } from './known.mjs';
 import { Chrome } from './lib/chrome.mjs';
 import * as cancel from './steps/cancel.mjs';
 import * as fail from './steps/fail.mjs';
+import * as hubpanel from './steps/hubpanel.mjs';
 import * as open from './steps/open.mjs';
 import * as others from './steps/others.mjs';
 import * as panels from './steps/panels.mjs';
@@ -16,7 +17,7 @@ import * as runOne from './steps/run.mjs';
 import * as save from './steps/save.mjs';
 import * as upload from './steps/upload.mjs';
 
-const steps = [open, runOne, upload, queue, cancel, people, reload, others, fail, save, panels];
+const steps = [open, runOne, upload, queue, cancel, people, reload, others, fail, save, panels, hubpanel];
 
 const usage = `usage: node run.mjs [--reference URL] [--hub URL] [--instances N] [--only WORD,...]
 

@@ -87,7 +87,7 @@ func (c *Jobs) Job(ctx context.Context, v view.Viewer, id string) (view.JobView,
 	if err == nil && j.Key == "" {
 		err = view.ErrNoJob
 	}
-	seen := view.JobView{Job: j, Position: -1, ETA: -1}
+	seen := view.JobView{Job: j, Position: -1, ETA: -1, Begins: -1}
 	if j.State == job.Queued {
 		live, _ := c.Live(ctx, v.Tenant)
 		live = slices.DeleteFunc(live, func(j job.Job) bool { return j.State != job.Queued })

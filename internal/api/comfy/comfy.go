@@ -67,7 +67,7 @@ func (c *Room) AddRoutes(t *api.Router) {
 	t.Both("GET /experiment/models", surveys.merged(surveys.getModelFolders))
 	t.Both("GET /experiment/models/*", surveys.merged(surveys.getModelFolder))
 	t.Both("GET /experiment/models/preview/*/*/**", surveys.getFromAny)
-	t.Both("GET /extensions", surveys.told("[]"))
+	panel{c.shared, surveys}.addRoutes(t)
 	t.Both("GET /i18n", surveys.told("{}"))
 	t.Both("GET /workflow_templates", surveys.told("{}"))
 	t.Both("GET /global_subgraphs", surveys.told("{}"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/overflow"
@@ -28,6 +29,10 @@ type Core struct {
 	// Classes tells what instances say about a node class, nil if none of them has it.
 	Classes interface {
 		Known(class string) *pyjson.Object
+	}
+	// Clients are those of the connected instances.
+	Clients interface {
+		ClientOf(instance string) *comfyui.Client
 	}
 	Submitter *submit.Submitter
 	Canceller *submit.Canceller

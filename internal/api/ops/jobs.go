@@ -133,6 +133,7 @@ func jobValue(j view.JobView) *pyjson.Object {
 		pyjson.Member{Key: "status", Value: pyjson.String(stateOf(j.State))},
 		pyjson.Member{Key: "position", Value: position(j)},
 		pyjson.Member{Key: "eta", Value: eta(j)},
+		pyjson.Member{Key: "starts_in", Value: inSeconds(j.Begins)},
 		pyjson.Member{Key: "instance", Value: stringOrNull(j.Run.Instance)},
 		pyjson.Member{Key: "attempts", Value: pyjson.Int(int64(j.Attempts))},
 		pyjson.Member{Key: "tenant", Value: pyjson.String(j.Tenant)},

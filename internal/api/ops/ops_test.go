@@ -16,13 +16,13 @@ import (
 // The shapes are public: their fields, order and kinds.
 func TestShapes(t *testing.T) {
 	t.Parallel()
-	waiting := view.JobView{Job: job.Job{ID: "a", Requester: job.Requester{Tenant: "t"}, State: job.Queued, CreatedAt: 1500}, Position: 2, ETA: -1}
-	require.Equal(t, `{"id": "a", "status": "queued", "position": 2, "eta": null, "instance": null, "attempts": 0, "tenant": "t", "priority": 0, `+
+	waiting := view.JobView{Job: job.Job{ID: "a", Requester: job.Requester{Tenant: "t"}, State: job.Queued, CreatedAt: 1500}, Position: 2, ETA: -1, Begins: 1500 * time.Millisecond}
+	require.Equal(t, `{"id": "a", "status": "queued", "position": 2, "eta": null, "starts_in": 1.5, "instance": null, "attempts": 0, "tenant": "t", "priority": 0, `+
 		`"progress": 0.0, "created_at": 1.5, "started_at": null, "finished_at": null, "error": "", "lost": []}`, string(pyjson.Marshal(jobValue(waiting))))
-	running := view.JobView{Position: -1, ETA: 12345 * time.Millisecond, Job: job.Job{
+	running := view.JobView{Position: -1, ETA: 12345 * time.Millisecond, Begins: -1, Job: job.Job{
 		ID: "b", State: job.Leased, Attempts: 2, Priority: -1, Progress: 0.25, CreatedAt: 1000, StartedAt: 2000, Lost: []string{"gpu-1"}, Run: job.Run{Instance: "gpu-2"},
 	}}
-	require.Equal(t, `{"id": "b", "status": "running", "position": null, "eta": 12.35, "instance": "gpu-2", "attempts": 2, "tenant": "", "priority": -1, `+
+	require.Equal(t, `{"id": "b", "status": "running", "position": null, "eta": 12.35, "starts_in": null, "instance": "gpu-2", "attempts": 2, "tenant": "", "priority": -1, `+
 		`"progress": 0.25, "created_at": 1.0, "started_at": 2.0, "finished_at": null, "error": "", "lost": ["gpu-1"]}`, string(pyjson.Marshal(jobValue(running))))
 	for state, want := range map[job.State]float64{
 		job.Queued: 0, job.Leased: 0.25, job.Running: 0.25, job.Done: 1, job.Failed: 0.25, job.Cancelled: 0.25,

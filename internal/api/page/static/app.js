@@ -30,6 +30,7 @@ function chosen() { return address().name; }
 
 // frame draws what is around the views, in the language of the page.
 function frame() {
+  document.documentElement.lang = language;
   document.getElementById('tabs').replaceChildren(...Object.keys(views).map((name) => h('a.tab', {
     role: 'tab', id: `tab-${name}`, href: `#${name}`, 'aria-controls': 'view', 'aria-selected': 'false', tabindex: '-1',
     onkeydown: (event) => {
@@ -43,7 +44,7 @@ function frame() {
   }, t(name))));
   connection = h('span.connection', { role: 'status' });
   document.getElementById('tools').replaceChildren(connection, themes(), h('select.language', {
-    'aria-label': t('language'), onchange: (event) => { speak(event.target.value); restart(); },
+    'aria-label': t('language'), onchange: (event) => { speak(event.target.value); remember('language', language); restart(); },
   }, Object.entries(languages).map(([name, label]) => h('option', { value: name, selected: name === language, lang: name }, label))));
   const cell = (name) => {
     const value = h('span.value');

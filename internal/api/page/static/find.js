@@ -10,6 +10,7 @@ import { moment, num, say, short, t } from './words.js';
 const states = ['queued', 'running', 'done', 'failed', 'cancelled'];
 const alive = ['queued', 'running'];
 const periods = [['', 'ever'], ['3600', 'last.hour'], ['86400', 'last.day'], ['604800', 'last.week']];
+const bands = ['', 'interactive', 'normal', 'bulk'];
 const pageSize = 100;
 // maxParts bounds the requests that one page or one count may take.
 const maxParts = 12;
@@ -31,7 +32,7 @@ export const lastSearch = () => last;
 // filtersOf are those that the address names, of which the hub knows all but the period.
 function filtersOf(query) {
   const wanted = Object.fromEntries(new URLSearchParams(query));
-  return { text: '', tenant: '', instance: '', status: '', period: '', ...wanted };
+  return { text: '', tenant: '', instance: '', status: '', band: '', period: '', ...wanted };
 }
 
 function queryOf({ period, ...filters }, more) {
@@ -78,6 +79,8 @@ export function create(view, query) {
   };
   const period = h('select.period', { 'aria-label': t('time'), onchange: () => { filters.period = period.value; soon(0); } },
     periods.map(([value, name]) => h('option', { value, selected: value === filters.period }, t(name))));
+  const band = h('select.period', { 'aria-label': t('band'), onchange: () => { filters.band = band.value; soon(0); } },
+    bands.map((value) => h('option', { value, selected: value === filters.band }, t(value || 'band.any'))));
   const known = h('datalist', { id: 'known-instances' });
   const tenant = field('tenant');
   const bulk = (name, path, in_) => h('button.ghost.word', { type: 'button', onclick: () => act(name, path, in_) }, t(`${name}.found`));
@@ -86,7 +89,7 @@ export function create(view, query) {
   const found = h('span.quiet', { role: 'status' });
   const more = h('button.more', { type: 'button', hidden: true, onclick: () => load(true) }, t('more'));
   const empty = h('div.empty', { hidden: true }, h('h2', {}, t('no.found')), h('p', {}, t('no.found.help')));
-  view.append(h('div.filters', {}, field('text'), tenant, field('instance', { list: 'known-instances' }), known, period, chips.map(({ chip }) => chip), cancel, again, found), list.element, empty, more);
+  view.append(h('div.filters', {}, field('text'), tenant, field('instance', { list: 'known-instances' }), known, band, period, chips.map(({ chip }) => chip), cancel, again, found), list.element, empty, more);
 
   function soon(wait = 300) {
     clearTimeout(timer);

@@ -45,7 +45,7 @@ export function create(view, key) {
     shown = now;
     const open = new Set([...body.querySelectorAll('details[open]')].map((d) => d.dataset.name));
     head.replaceChildren(...headOf(job, load));
-    body.replaceChildren(...[about(job, explained), errorOf(job), attempts(job), candidates(explained), time(job, load), messages(job), outputs(job), graph(job)].filter(Boolean));
+    body.replaceChildren(...[about(job, explained), errorOf(job), attempts(job), candidates(explained), time(job, load), messages(job), logOf(job), outputs(job), graph(job)].filter(Boolean));
     for (const d of body.querySelectorAll('details')) if (open.has(d.dataset.name)) d.open = true;
   }
   load();
@@ -134,6 +134,18 @@ function messages(job) {
   if (!all.length) return null;
   return h('details.plotbox', { 'data-name': 'messages' }, h('summary', {}, `${t('messages')} (${num(all.length)})`), h('ul.messages', {}, all.slice(0, 500).map(([kind, data]) => h('li', {},
     h('span.num', {}, data?.timestamp ? moment(data.timestamp) : ''), ' ', h('span.mono', {}, kind), ' ', h('span.quiet', {}, data?.node_id ?? (Array.isArray(data?.nodes) ? data.nodes.join(', ') : ''))))));
+}
+
+// logOf is what the instance wrote meanwhile, read when somebody opens it.
+function logOf(job) {
+  if (!job.instance || !job.started_at || !(store.me.sees_all || store.me.operator)) return null;
+  const lines = h('pre', { tabindex: '0' }, t('looking'));
+  const read = async (event) => {
+    if (!event.target.open) return;
+    const log = await call('GET', `jobs/${encodeURIComponent(job.key)}/log`).catch(() => ({ entries: [] }));
+    text(lines, log.entries.map((line) => `${line.t.slice(11, 23)}  ${line.m}`).join('') || t('no.log'));
+  };
+  return h('details.plotbox', { 'data-name': 'log', ontoggle: read }, h('summary', {}, t('log', { x: job.instance })), lines);
 }
 
 function outputs(job) {

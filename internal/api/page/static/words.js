@@ -3,7 +3,7 @@ import { h } from './dom.js';
 const words = {
   en: {
     fleet: 'Fleet', queue: 'Queue', results: 'Results', trends: 'Trends', faults: 'Faults',
-    jobs: 'Jobs', took: 'Took', ever: 'at any time', 'last.hour': 'last hour', 'last.day': 'last day', 'last.week': 'last week',
+    jobs: 'Jobs', took: 'Took', 'band.any': 'any priority class', normal: 'normal', log: 'What {x} wrote then', 'no.log': 'The instance is not connected, or has not kept its log from then.', ever: 'at any time', 'last.hour': 'last hour', 'last.day': 'last day', 'last.week': 'last week',
     'state.queued': 'waiting', 'state.running': 'running', 'state.done': 'done', 'state.failed': 'failed', 'state.cancelled': 'cancelled',
     'find.text': 'Id, error, user or instance', 'find.tenant': 'User', 'find.instance': 'Instance', looking: 'Looking…', 'found.all': '{n} found', 'found.more': '{n} found in the first {looked}; there may be more',
     'no.found': 'No job fits', 'no.found.help': 'Jobs that were cancelled while they waited, and the oldest that have ended, are not kept.', 'cancel.found': 'Cancel these…', 'again.found': 'Run these again…',
@@ -16,6 +16,8 @@ const words = {
     search: 'Filter by name, GPU, model, user', 'search.jobs': 'Filter by id or user',
     instance: 'Instance', state: 'State', work: 'Work', model: 'Model', memory: 'VRAM', up: 'Uptime', job: 'Job', why: 'Why it waits', eta: 'Done in', place: 'Place', user: 'User', wait: 'Time', status: 'Status', actions: 'Actions',
     someone: 'a job of another user', node: 'node', preparing: 'preparing', 'not.loaded': 'none loaded', free: 'free', of: 'of',
+    'panel.soon': 'Begins in a moment', 'panel.begins': 'Begins at', 'panel.ends': 'done at', 'panel.unknown': 'Nobody knows yet how long this takes', 'panel.none': 'None of your jobs is running or waiting.', 'panel.away': 'The hub does not answer. This page asks again.', 'panel.limits': 'Your limits', 'panel.open': 'Open the dashboard',
+    'panel.limit.running': '{n} of {x} jobs at once', 'panel.limit.waiting': '{n} of {x} waiting jobs', 'panel.limit.gpu': '{n} of {x} GPU time in 24 hours', 'panel.limit.rate': '{x} prompts a minute at most',
     turn: 'waits for its turn', paused: 'paused', 'queue.paused': 'the queue is paused', 'you.paused': 'your jobs are paused by the operator',
     'webui.folder': 'The ComfyUI page comes from the folder', 'webui.instance': 'The ComfyUI page comes from', 'webui.nowhere': 'The ComfyUI page comes from nowhere now; it would come from', 'webui.none': 'The ComfyUI page comes from nowhere: no instance may serve it.',
     strangers: 'Redis and the storage belong to different hubs: nothing is deleted. `caddy comfyhub check` says what to do.',
@@ -40,7 +42,7 @@ const words = {
   },
   ru: {
     fleet: 'Серверы', queue: 'Очередь', results: 'Результаты', trends: 'Динамика', faults: 'Сбои',
-    jobs: 'Задания', took: 'Длилось', ever: 'за всё время', 'last.hour': 'за час', 'last.day': 'за сутки', 'last.week': 'за неделю',
+    jobs: 'Задания', took: 'Длилось', 'band.any': 'любой класс', normal: 'обычное', log: 'Что писал {x} в это время', 'no.log': 'Сервер не подключён или уже не хранит журнал за это время.', ever: 'за всё время', 'last.hour': 'за час', 'last.day': 'за сутки', 'last.week': 'за неделю',
     'state.queued': 'ждёт', 'state.running': 'выполняется', 'state.done': 'готово', 'state.failed': 'ошибка', 'state.cancelled': 'отменено',
     'find.text': 'Номер, ошибка, пользователь, сервер', 'find.tenant': 'Пользователь', 'find.instance': 'Сервер', looking: 'Поиск…', 'found.all': 'Найдено: {n}', 'found.more': 'Среди первых {looked} найдено {n}, могут быть ещё',
     'no.found': 'Ничего не найдено', 'no.found.help': 'Задания, отменённые во время ожидания, и самые старые завершённые не хранятся.', 'cancel.found': 'Отменить найденные…', 'again.found': 'Повторить найденные…',
@@ -53,6 +55,8 @@ const words = {
     search: 'Имя, GPU, модель, пользователь', 'search.jobs': 'Номер задания или пользователь',
     instance: 'Сервер', state: 'Состояние', work: 'Работа', model: 'Модель', memory: 'Видеопамять', up: 'Работает', job: 'Задание', why: 'Почему ждёт', eta: 'Готово через', place: 'Место', user: 'Пользователь', wait: 'Время', status: 'Состояние', actions: 'Действия',
     someone: 'задание другого пользователя', node: 'узел', preparing: 'подготовка', 'not.loaded': 'не загружена', free: 'свободно', of: 'из',
+    'panel.soon': 'Вот-вот начнётся', 'panel.begins': 'Начнётся в', 'panel.ends': 'будет готово в', 'panel.unknown': 'Пока неизвестно, сколько это займёт', 'panel.none': 'Ни одно ваше задание не выполняется и не ждёт.', 'panel.away': 'Хаб не отвечает. Страница спросит ещё раз.', 'panel.limits': 'Ваши лимиты', 'panel.open': 'Открыть панель хаба',
+    'panel.limit.running': 'Одновременно: {n} из {x}', 'panel.limit.waiting': 'Ждут: {n} из {x}', 'panel.limit.gpu': 'Время GPU за сутки: {n} из {x}', 'panel.limit.rate': 'Не больше {x} заданий в минуту',
     turn: 'ждёт своей очереди', paused: 'приостановлено', 'queue.paused': 'очередь приостановлена', 'you.paused': 'ваши задания приостановил администратор',
     'webui.folder': 'Страница ComfyUI берётся из папки', 'webui.instance': 'Страницу ComfyUI отдаёт', 'webui.nowhere': 'Страницу ComfyUI сейчас никто не отдаёт; её мог бы отдать', 'webui.none': 'Страницу ComfyUI никто не отдаёт: ни один сервер не вправе это делать.',
     strangers: 'Redis и хранилище принадлежат разным хабам: ничего не удаляется. Что делать, скажет `caddy comfyhub check`.',
@@ -84,16 +88,14 @@ const units = {
 export const languages = { en: 'English', ru: 'Русский' };
 export let language = remembered('language') ?? (navigator.languages ?? [navigator.language]).map((name) => name.slice(0, 2)).find((name) => words[name]) ?? 'en';
 if (!words[language]) language = 'en';
-document.documentElement.lang = language;
 let plural = new Intl.PluralRules(language);
 let number = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
 
+// speak changes the language of all texts.
 export function speak(name) {
-  language = name;
-  remember('language', name);
-  document.documentElement.lang = name;
-  plural = new Intl.PluralRules(name);
-  number = new Intl.NumberFormat(name, { maximumFractionDigits: 0 });
+  language = words[name] ? name : 'en';
+  plural = new Intl.PluralRules(language);
+  number = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
 }
 
 // remembered reads what was chosen in this browser before; one that keeps nothing is fine.
