@@ -133,7 +133,7 @@ var mayImport = map[string][]string{
 	"internal/gossip":       {"internal/durable", "internal/fleet", "internal/retry"},
 	"internal/schedule":     {"internal/job", "internal/pyjson"},
 	"internal/scale":        {"internal/egress", "internal/panics", "internal/redis", "internal/schedule"},
-	"internal/scale/demand": {"internal/catalog", "internal/dispatch", "internal/fleet", "internal/job", "internal/queue", "internal/scale", "internal/schedule"},
+	"internal/scale/demand": {"internal/catalog", "internal/dispatch", "internal/fleet", "internal/job", "internal/keyring", "internal/machines", "internal/queue", "internal/scale", "internal/schedule"},
 	"internal/queue":        {"internal/job", "internal/keyring", "internal/notebook", "internal/pyjson", "internal/redis", "internal/stats"},
 	"internal/stream":       {"internal/aiohttp", "internal/budget", "internal/job", "internal/pyjson", "internal/tenantlru", "internal/retry"},
 	"internal/sim":          {"internal/pyjson", "internal/python"},

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -61,6 +62,16 @@ func newPullCommand() *cobra.Command {
 				return err
 			}
 			c.version = version()
+			if tunnel.IsOnce(c.token) {
+				folder, err := stateFolder(state, os.LookupEnv)
+				if err != nil {
+					return err
+				}
+				j := &joiner{hubs: c.hubs, once: c.token, state: folder, userAgent: userAgent(c.version), client: http.DefaultClient, log: c.logger}
+				if c.token, err = j.join(cmd.Context()); err != nil {
+					return err
+				}
+			}
 			hurry, stop := secondSignal()
 			defer stop()
 			c.hurry = hurry
@@ -73,7 +84,7 @@ func newPullCommand() *cobra.Command {
 	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
 	f.StringSliceVar(&a1111, "a1111", nil, "`URL` of an A1111 instance (started with --api), or NAME=URL; can be repeated")
 	f.StringVar(&tokenFile, "token-file", "", "`file` with this machine's token (default: the variable "+tokenVariable+")")
-	f.StringVar(&state, "state", "", "`folder` for what the agent must remember of --output-dir (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder)")
+	f.StringVar(&state, "state", "", "`folder` for what the agent must remember of --output-dir, and for its token if that is good once (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder)")
 	c.machine.flags(f)
 	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its instances; it gets no new ones, and a second signal stops it at once")
 	return cmd

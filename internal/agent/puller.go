@@ -77,9 +77,12 @@ func (p *puller) keep(ctx context.Context, hub string) {
 	}
 }
 
+// userAgent is what hubs see.
+func userAgent(version string) string { return "ComfyHub-Agent/" + version }
+
 // serve opens a tunnel and hands on what the hub opens in it, until it ends.
 func (p *puller) serve(ctx context.Context, hub string) error {
-	session, err := tunnel.Dial(ctx, hub, p.agent.token, "ComfyHub-Agent/"+p.agent.version, nil)
+	session, err := tunnel.Dial(ctx, hub, p.agent.token, userAgent(p.agent.version), nil)
 	if err != nil {
 		return err
 	}

@@ -254,8 +254,10 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	}
 	h.Board = view.NewBoard(h.Insight, h.Dispatch, h.Fleet, h.Queue, h.Recorder.Faults, h.log)
 	h.Canceller = &submit.Canceller{Queue: h.Queue, Dispatch: h.Dispatch, Streams: h.Streams, Steered: h.Board.Touch}
+	h.Machines = machines.New(h.DB, h.Ring)
 	h.Scaler = scale.New(scale.Options{
-		DB: h.DB, Hub: h.self, Log: h.log, Classes: func() []scale.Class { return h.Settings().Scale },
+		Tokens: &demand.Tokens{Machines: h.Machines, Sealer: h.Ring.Sealer(keyring.Tokens)},
+		DB:     h.DB, Hub: h.self, Log: h.log, Classes: func() []scale.Class { return h.Settings().Scale },
 		Fleet: &demand.Fleet{Queue: h.Queue, Fleet: h.Fleet, Dispatch: h.Dispatch, Infos: h.Inventory.Infos, Elsewhere: h.roster.Elsewhere, Stops: h.Stops, Reserved: func() schedule.Reservations { return h.Settings().Reserved }},
 	})
 	h.openViews()
@@ -263,7 +265,6 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	if err := h.Members.Join(ctx, self, h.Settings().Join, h.Pages.Seen, h.Dispatch.Discovery.Relearn); err != nil {
 		return err
 	}
-	h.Machines = machines.New(h.DB, h.Ring)
 	h.Tunnels = tunnel.NewTunnels(h.Machines.Find, h.Fleet, h.Members.Admit, h.log)
 	h.Workers = worker.NewWorkers(worker.Hub{Fleet: h.Fleet, Library: library, Folders: folders, Known: h.Inventory, Version: version, Log: h.log})
 	h.Operator = &operator.Operator{

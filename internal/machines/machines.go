@@ -9,6 +9,7 @@
 //
 //	g:machines  hash  per machine: when its token was issued, in milliseconds, and the
 //	                  SHA-256 of the token
+//	g:join:<machine>  string  the hash that used its token for joining, while that would be valid
 package machines
 
 import (
@@ -57,6 +58,7 @@ type Machines struct {
 	db      *redis.DB
 	records *keyring.Records
 	shelf   keyring.Typed[record]
+	invited keyring.Typed[invitation]
 	most    int
 
 	// sure has by machine what the shelf said of its token, and when.
@@ -66,7 +68,7 @@ type Machines struct {
 
 // New returns the machines of a fleet, signed with the keys of a ring.
 func New(db *redis.DB, ring *keyring.Ring) *Machines {
-	return &Machines{db: db, records: ring.Records(kind), shelf: keyring.ShelfOf[record](ring, kind), most: most, sure: map[string]sure{}}
+	return &Machines{db: db, records: ring.Records(kind), shelf: keyring.ShelfOf[record](ring, kind), invited: keyring.ShelfOf[invitation](ring, joinKind), most: most, sure: map[string]sure{}}
 }
 
 // Machine is one that has a token.

@@ -1,8 +1,10 @@
 package scale
 
 import (
+	"crypto/rand"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/schedule"
@@ -13,7 +15,12 @@ const (
 	MaxClasses = 32
 	// MaxMachines is the largest Max of a class.
 	MaxMachines = 1000
+	// MaxJoins is the largest Joins of a class: what starts takes longer than that has failed.
+	MaxJoins = 24 * time.Hour
 )
+
+// nameText is how many letters tell the names of machines apart.
+const nameText = 10
 
 // DefaultIdleAfter is how long a machine has nothing to do before it goes, unless its class says
 // otherwise.
@@ -32,6 +39,8 @@ type Class struct {
 	// Price is what one costs an hour, and Budget what all of them may cost a day by UTC, in the
 	// operator's money. 0 for unknown, and for no limit.
 	Price, Budget float64
+	// Joins is how long the token of a machine to be started is good. 0 if they get none.
+	Joins time.Duration
 	// Provider is told how many there should be. Nil if nobody is: what starts the machines reads
 	// the number.
 	Provider Provider
@@ -40,6 +49,16 @@ type Class struct {
 // Has reports whether an instance is of the class.
 func (c Class) Has(instance string) bool {
 	return slices.ContainsFunc(c.Instances, func(pattern string) bool { return schedule.Matches(pattern, instance) })
+}
+
+// newName is one for a machine to be started, empty if all its names are given.
+func (c Class) newName() string {
+	for _, pattern := range c.Instances {
+		if before, after, found := strings.Cut(pattern, "*"); found {
+			return before + strings.ToLower(rand.Text()[:nameText]) + strings.ReplaceAll(after, "*", "")
+		}
+	}
+	return ""
 }
 
 // bounds are those of the class on a day on which so much has been spent.

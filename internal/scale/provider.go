@@ -1,6 +1,9 @@
 package scale
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Provider starts and stops machines.
 type Provider interface {
@@ -25,6 +28,27 @@ type Change struct {
 	// not counted in Wanted. Keep are those that must not go: they may be working.
 	Remove []string `json:"remove"`
 	Keep   []string `json:"keep"`
+	// Join is for the machines to be started, if they get tokens: one each.
+	Join []Join `json:"join,omitempty"`
 	// Reason says in one sentence why.
 	Reason string `json:"reason"`
+}
+
+// Join is what a machine may join with, once.
+type Join struct {
+	// Name is that of the machine, and of its instance.
+	Name  string `json:"name"`
+	Token string `json:"token"`
+}
+
+// Tokens lets machines join that have been started.
+type Tokens interface {
+	// Make returns tokens for machines of these names, unreadable. Each is good once, within a time.
+	Make(ctx context.Context, names []string, within time.Duration) (sealed string, err error)
+	// Open returns the tokens.
+	Open(ctx context.Context, sealed string) ([]Join, error)
+	// End takes away what a machine may join with, and its token.
+	End(ctx context.Context, name string) error
+	// Tidy removes tokens that were not used in time.
+	Tidy(ctx context.Context) error
 }

@@ -36,6 +36,8 @@ type record struct {
 	Sequence int64 `json:"sequence,omitempty"`
 	// Change is one that the provider is being told.
 	Change *Change `json:"change,omitempty"`
+	// Sealed are the tokens of its machines.
+	Sealed string `json:"sealed,omitempty"`
 	// Asked is when each machine was asked for that has not joined yet.
 	Asked []int64 `json:"asked,omitempty"`
 	// Took is how long the last starts took.
@@ -113,13 +115,13 @@ func (r *record) done(now int64) {
 		m.Removed = now
 		r.Machines[name] = m
 	}
-	r.Told, r.Change, r.FailedCalls, r.Retry, r.Error = r.Change.Wanted, nil, 0, 0, ""
+	r.Told, r.Change, r.Sealed, r.FailedCalls, r.Retry, r.Error = r.Change.Wanted, nil, "", 0, 0, ""
 }
 
 // failed notes that the provider has not. What has become of the change nobody knows, so the next
 // one says everything again.
 func (r *record) failed(now int64, why string) {
-	r.Told, r.Change, r.Error = -1, nil, why
+	r.Told, r.Change, r.Sealed, r.Error = -1, nil, "", why
 	r.Retry = now + pauseAfter(r.FailedCalls, firstRetry, mostRetry)
 	r.FailedCalls++
 }

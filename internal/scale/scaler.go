@@ -22,6 +22,7 @@ type Options struct {
 	// Hub is the lasting id of this hub.
 	Hub     string
 	Fleet   Fleet
+	Tokens  Tokens
 	Classes func() []Class
 	Log     func() *slog.Logger
 	// Every is how often it looks. Default: 5 s.
@@ -135,6 +136,9 @@ type callError struct{ error }
 func (s *Scaler) step(ctx context.Context, c *course, before string) error {
 	if c.rec.Change == nil { // else a hub died in the call, or could not note what has come of it
 		c.plan()
+		if err := s.invite(ctx, c); err != nil {
+			return err
+		}
 	}
 	for _, name := range c.undrain {
 		if err := s.o.Fleet.Drain(ctx, name, false); err != nil {
@@ -160,13 +164,35 @@ func (s *Scaler) step(ctx context.Context, c *course, before string) error {
 	return s.call(ctx, c)
 }
 
+// invite makes the tokens of the machines that are to be started.
+func (s *Scaler) invite(ctx context.Context, c *course) error {
+	if c.rec.Change == nil || c.rec.Change.Start == 0 || c.class.Joins == 0 {
+		return nil
+	}
+	if err := s.o.Tokens.Tidy(ctx); err != nil {
+		return err
+	}
+	names := make([]string, c.rec.Change.Start)
+	for n := range names {
+		names[n] = c.class.newName()
+	}
+	var err error
+	c.rec.Sealed, err = s.o.Tokens.Make(ctx, names, c.class.Joins)
+	return err
+}
+
 // call tells the provider the change, and notes what has come of it.
 func (s *Scaler) call(ctx context.Context, c *course) error {
 	change := *c.rec.Change
 	var err error
 	if c.class.Provider != nil {
 		within, cancel := context.WithTimeout(ctx, callFor)
-		err = c.class.Provider.Set(within, change)
+		if c.rec.Sealed != "" {
+			change.Join, err = s.o.Tokens.Open(within, c.rec.Sealed)
+		}
+		if err == nil {
+			err = c.class.Provider.Set(within, change)
+		}
 		cancel()
 	}
 	if ctx.Err() != nil {
@@ -179,6 +205,14 @@ func (s *Scaler) call(ctx context.Context, c *course) error {
 			return err
 		}
 		return &callError{errors.New(c.rec.Error)}
+	}
+	for _, name := range change.Remove { // again if this fails: it is the same change until it is noted as done
+		if c.class.Joins == 0 {
+			break
+		}
+		if err := s.o.Tokens.End(ctx, name); err != nil {
+			return err
+		}
 	}
 	c.rec.done(c.now)
 	log.Info("the number of machines changes", "reason", change.Reason)

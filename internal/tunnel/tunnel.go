@@ -74,10 +74,7 @@ func Dial(ctx context.Context, hub, token, userAgent string, client *http.Client
 	})
 	switch {
 	case err != nil && resp != nil && resp.StatusCode == http.StatusUnauthorized:
-		if scheme, _, _ := strings.Cut(resp.Header.Get("WWW-Authenticate"), " "); scheme != "" && !strings.EqualFold(scheme, "Bearer") {
-			return nil, ErrLogin
-		}
-		return nil, ErrToken
+		return nil, refusedBy(resp)
 	case err != nil:
 		return nil, fmt.Errorf("tunnel to %s: %w", u.Redacted(), err)
 	case socket.Subprotocol() != protocol:
@@ -114,8 +111,17 @@ func Machine(token string) (string, error) {
 	return name, nil
 }
 
+// Once begins the secret of a token that is good only for getting the machine's own, once.
+const Once = "once-"
+
 // Separator stands between the name of a machine and the secret in its token. No name has it.
 const Separator = ":"
+
+// IsOnce reports whether a token is good only for getting the machine's own.
+func IsOnce(token string) bool {
+	_, secret, _ := strings.Cut(token, Separator)
+	return strings.HasPrefix(secret, Once)
+}
 
 // Accept makes a tunnel of a request by [Dial]. If it fails, the request has its answer.
 func Accept(w http.ResponseWriter, r *http.Request) (*Session, error) {

@@ -42,6 +42,10 @@ type Core struct {
 		Machine(ctx context.Context, token string) (string, error)
 		Serve(machine, token string, session *tunnel.Session)
 	}
+	// Machines lets those join that have been started by need.
+	Machines interface {
+		Join(ctx context.Context, token, hash string) error
+	}
 	// Scaler and Endpoints have the machines and endpoints that work only when there is much to do.
 	Scaler interface {
 		Status(ctx context.Context) ([]scale.Status, error)

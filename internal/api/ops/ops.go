@@ -54,6 +54,7 @@ func Routes(core func() Core, requests *api.Requests) *api.Router {
 	t.Handle("POST /hub/files", o.postFiles)
 	t.HandleOpen("GET "+api.LinkPath+"*", o.getFile)
 	t.HandleOpen("GET "+tunnel.Path, o.getTunnel)
+	t.HandleOpen("POST "+tunnel.Path, postTunnel(o))
 	t.Audit("POST /hub/pause", "POST /hub/resume", "POST /hub/drain", "POST /hub/forget", "POST /hub/restart",
 		"POST /hub/jobs/*/cancel", "POST /hub/jobs/*/again", "POST /hub/search/cancel", "POST /hub/search/again",
 		"POST /hub/v1/hints/*/dismiss/*")

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"errors"
+	"io"
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/api"
@@ -27,4 +28,24 @@ func (o *room) getTunnel(w http.ResponseWriter, r *http.Request, a api.Requester
 		return
 	}
 	o.hub().Tunnels.Serve(machine, token, session)
+}
+
+// postTunnel answers POST /hub/tunnel: a machine that was started by need shows its token for joining,
+// and gets a token of its own, whose hash it sends.
+func postTunnel(o *room) api.Handler {
+	return func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+		hash, err := io.ReadAll(http.MaxBytesReader(w, r.Body, tunnel.HashSize))
+		if err != nil {
+			api.WriteErrorText(w, http.StatusBadRequest, "The body is the SHA-256 of a token in hexadecimal.")
+			return
+		}
+		switch err := o.hub().Machines.Join(r.Context(), tunnel.Token(r), string(hash)); {
+		case errors.Is(err, tunnel.ErrToken):
+			api.WriteErrorText(w, o.NoteWrongToken(w, a), "The token is not valid: it was used, it is too old, or it never was.")
+		case err != nil:
+			o.Fail(w, r, err)
+		default:
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}
 }
