@@ -49,7 +49,8 @@ func (c *course) plan() {
 	if starts > 0 && c.now < c.rec.Pause {
 		starts, c.rec.Why = 0, s.Why+", but the last starts failed: the next one waits"
 	}
-	c.rec.Wanted = total + len(c.rec.Asked) + starts
+	// Never more than max, even if a hub shows machines that are gone: the provider would start others.
+	c.rec.Wanted = min(total+len(c.rec.Asked)+starts, c.class.Max)
 	c.rec.Have, c.rec.Leaving = len(c.view.Instances), len(c.leaving)+len(c.ready)
 	c.tell(starts)
 }
@@ -191,7 +192,7 @@ func (c *course) tell(starts int) {
 	case !news || c.now < r.Retry:
 		return
 	}
-	r.Sequence++
+	r.Sequence = max(r.Sequence+1, c.now) // it grows even if Redis has forgotten the last one
 	r.Change = &Change{
 		ID: rand.Text(), Sequence: r.Sequence, Class: c.class.Name, Wanted: r.Wanted, Start: starts,
 		Remove: append([]string{}, c.ready...), Keep: []string{}, Reason: r.Why,

@@ -44,8 +44,10 @@ func TestScalerFollowsTheWork(t *testing.T) {
 		require.Len(t, status, 1)
 		require.InDelta(t, float64(c.seconds)/3600, status[0].Spent, 0.05)
 		require.InDelta(t, c.take.Seconds(), status[0].Start.Seconds(), 10)
-		for n, call := range c.calls {
-			require.EqualValues(t, n+1, call.Sequence)
+		last := int64(0)
+		for _, call := range c.calls {
+			require.Greater(t, call.Sequence, last)
+			last = call.Sequence
 		}
 	})
 }
