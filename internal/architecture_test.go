@@ -88,6 +88,8 @@ var owners = map[string][]string{
 	"code.dny.dev/ssrf":                   {"internal/egress"},
 	"github.com/prometheus/client_golang": {"caddymodule", "internal/metrics", "botbridge"},
 	"go.opentelemetry.io/":                {"internal/traces"},
+	"google.golang.org/":                  {"internal/keda"},
+	"github.com/aws/":                     {"internal/scale/ec2"},
 }
 
 // source is one Go file of the repository.

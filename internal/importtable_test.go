@@ -6,9 +6,9 @@ package internal_test
 // above it.
 var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
-	"caddymodule":       {"internal/api", "internal/api/mount", "internal/api/ops", "internal/apikeys", "internal/comfyui", "internal/config", "internal/egress", "internal/files", "internal/files/s3", "internal/fleet", "internal/hub", "internal/keyring", "internal/machines", "internal/nearest", "internal/operator", "internal/overflow/endpoints", "internal/queue", "internal/rules", "internal/scale", "internal/schedule", "internal/shell"},
+	"caddymodule":       {"internal/api", "internal/api/mount", "internal/api/ops", "internal/apikeys", "internal/comfyui", "internal/config", "internal/egress", "internal/files", "internal/files/s3", "internal/fleet", "internal/hub", "internal/keda", "internal/keyring", "internal/machines", "internal/nearest", "internal/operator", "internal/overflow/endpoints", "internal/queue", "internal/rules", "internal/scale", "internal/scale/ec2", "internal/scale/kubernetes", "internal/schedule", "internal/shell"},
 	"agent":             {"internal/agent"},
-	"internal/agent":    {"internal/a1111", "internal/comfysim", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/tunnel"}, // no simulator
+	"internal/agent":    {"internal/a1111", "internal/comfysim", "internal/durable", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/tunnel"}, // no simulator
 	"comfysim":          {"internal/comfysim", "internal/sim", "internal/sim/simsd"},
 	"internal/comfysim": {},                                                         // no simulator: the agent has it
 	"tools/demo":        {"internal/testing/programs"},                              // besides, an ordinary client of ComfyUI's API
@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"botbridge/internal/workflow":      {"internal/nearest", "internal/pyjson"},
 	"botbridge/internal/testing/stage": {"botbridge/internal/testing/fakebot", "botbridge/internal/testing/fakediscord", "internal/testing/freeport", "internal/testing/programs"},
 	"e2e":                              {}, // the programs, from outside
-	"system":                           {"internal/agent", "internal/api", "internal/api/mount", "internal/config", "internal/egress", "internal/files", "internal/fleet", "internal/gossip", "internal/hub", "internal/job", "internal/overflow/overflowtest", "internal/queue", "internal/redis", "internal/redis/engine", "internal/sim", "system/network"},
+	"system":                           {"internal/agent", "internal/api", "internal/api/mount", "internal/config", "internal/egress", "internal/files", "internal/fleet", "internal/gossip", "internal/hub", "internal/job", "internal/overflow/overflowtest", "internal/queue", "internal/redis", "internal/redis/engine", "internal/scale", "internal/sim", "system/network"},
 	"internal/sim/simtest":             {"system/network/loopback"},
 	"system/network":                   {},
 	"system/network/loopback":          {"system/network"},
@@ -116,32 +116,35 @@ var mayImport = map[string][]string{
 	"internal/overflow/endpoints":    {"internal/catalog", "internal/comfyui", "internal/config", "internal/direct", "internal/dispatch", "internal/facade", "internal/fleet", "internal/job", "internal/overflow", "internal/panics", "internal/queue", "internal/redis"},
 	"internal/overflow/overflowtest": {},
 
-	"internal/direct":       {"internal/a1111", "internal/comfyui", "internal/config", "internal/facade", "internal/fleet"},
-	"internal/a1111":        {"internal/pyjson", "internal/retry", "internal/facade"},
-	"internal/comfyui":      {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
-	"internal/peers":        {"internal/redis", "internal/stream"},
-	"internal/files/s3":     {},
-	"internal/files":        {"internal/aiohttp", "internal/budget", "internal/comfyui", "internal/durable", "internal/job", "internal/notebook", "internal/picture", "internal/pyjson", "internal/redis", "internal/panics", "internal/retry", "internal/stats"},
-	"internal/picture":      {"internal/webp"},
-	"internal/intake":       {"internal/budget", "internal/pyjson"},
-	"internal/budget":       {}, // standard library only
-	"internal/fleet":        {},
-	"internal/lastknown":    {"internal/catalog", "internal/comfyui", "internal/files"},
-	"internal/roster":       {"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/redis"},
-	"internal/webui":        {"internal/comfyui", "internal/files", "internal/panics", "internal/retry"},
-	"internal/logs":         {"internal/pyjson", "internal/stream"},
-	"internal/gossip":       {"internal/durable", "internal/fleet", "internal/retry"},
-	"internal/schedule":     {"internal/job", "internal/pyjson"},
-	"internal/scale":        {"internal/egress", "internal/panics", "internal/redis", "internal/schedule"},
-	"internal/scale/demand": {"internal/catalog", "internal/dispatch", "internal/fleet", "internal/job", "internal/keyring", "internal/machines", "internal/queue", "internal/scale", "internal/schedule"},
-	"internal/queue":        {"internal/job", "internal/keyring", "internal/notebook", "internal/pyjson", "internal/redis", "internal/stats"},
-	"internal/stream":       {"internal/aiohttp", "internal/budget", "internal/job", "internal/pyjson", "internal/tenantlru", "internal/retry"},
-	"internal/sim":          {"internal/pyjson", "internal/python"},
-	"internal/sim/simsd":    {"internal/pyjson"},
-	"internal/userdata":     {"internal/files", "internal/pyjson"},
-	"internal/python":       {"internal/pyjson"},
-	"internal/convert":      {"internal/pyjson"},
-	"internal/shell":        {"internal/durable", "internal/nearest", "internal/pyjson", "internal/redis", "internal/retry"}, // besides, a client of the plain job API
+	"internal/direct":           {"internal/a1111", "internal/comfyui", "internal/config", "internal/facade", "internal/fleet"},
+	"internal/a1111":            {"internal/pyjson", "internal/retry", "internal/facade"},
+	"internal/comfyui":          {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
+	"internal/peers":            {"internal/redis", "internal/stream"},
+	"internal/files/s3":         {},
+	"internal/files":            {"internal/aiohttp", "internal/budget", "internal/comfyui", "internal/durable", "internal/job", "internal/notebook", "internal/picture", "internal/pyjson", "internal/redis", "internal/panics", "internal/retry", "internal/stats"},
+	"internal/picture":          {"internal/webp"},
+	"internal/intake":           {"internal/budget", "internal/pyjson"},
+	"internal/budget":           {}, // standard library only
+	"internal/fleet":            {},
+	"internal/lastknown":        {"internal/catalog", "internal/comfyui", "internal/files"},
+	"internal/roster":           {"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/redis"},
+	"internal/webui":            {"internal/comfyui", "internal/files", "internal/panics", "internal/retry"},
+	"internal/logs":             {"internal/pyjson", "internal/stream"},
+	"internal/gossip":           {"internal/durable", "internal/fleet", "internal/retry"},
+	"internal/schedule":         {"internal/job", "internal/pyjson"},
+	"internal/scale":            {"internal/egress", "internal/panics", "internal/redis", "internal/schedule"},
+	"internal/keda":             {"internal/scale"},
+	"internal/scale/ec2":        {"internal/scale"},
+	"internal/scale/kubernetes": {"internal/scale"},
+	"internal/scale/demand":     {"internal/catalog", "internal/dispatch", "internal/fleet", "internal/job", "internal/keyring", "internal/machines", "internal/queue", "internal/scale", "internal/schedule"},
+	"internal/queue":            {"internal/job", "internal/keyring", "internal/notebook", "internal/pyjson", "internal/redis", "internal/stats"},
+	"internal/stream":           {"internal/aiohttp", "internal/budget", "internal/job", "internal/pyjson", "internal/tenantlru", "internal/retry"},
+	"internal/sim":              {"internal/pyjson", "internal/python"},
+	"internal/sim/simsd":        {"internal/pyjson"},
+	"internal/userdata":         {"internal/files", "internal/pyjson"},
+	"internal/python":           {"internal/pyjson"},
+	"internal/convert":          {"internal/pyjson"},
+	"internal/shell":            {"internal/durable", "internal/nearest", "internal/pyjson", "internal/redis", "internal/retry"}, // besides, a client of the plain job API
 
 	"internal/keyring":             {},
 	"internal/nearest":             {},

@@ -75,12 +75,22 @@ const connectWithin = 10 * time.Second
 // run posts prompts until the time is over, and waits for each.
 func (c *Client) run(until time.Time) {
 	defer c.http.CloseIdleConnections()
+	began, seconds := time.Now(), c.w.size.Seconds
+	if len(seconds) == 0 {
+		seconds = []float64{0.2, 2, 15}
+	}
 	for n := 0; time.Now().Before(until); n++ {
+		if rest := c.w.size.Rest; rest > 0 && time.Since(began)%(2*rest) >= rest {
+			if !c.w.sleep(2*rest - time.Since(began)%(2*rest)) {
+				return
+			}
+			continue
+		}
 		id, pictures := fmt.Sprintf("%s-%d", c.name, n), 1
 		if c.w.size.Batch > 0 && n%2 == 1 || n%3 == 2 {
 			id, pictures = id+batchMark, cmp.Or(c.w.size.Batch, batchSize)
 		}
-		p := &Prompt{ID: id, Pictures: pictures, Client: c.name, Color: 1 + c.rand.IntN(1<<24-1), Seconds: []float64{0.2, 2, 15}[c.rand.IntN(3)]}
+		p := &Prompt{ID: id, Pictures: pictures, Client: c.name, Color: 1 + c.rand.IntN(1<<24-1), Seconds: seconds[c.rand.IntN(len(seconds))]}
 		c.w.Trace.Decide(c.name, "%s %06x %g", p.ID, p.Color, p.Seconds)
 		c.Ask(p)
 		if !c.w.sleep(time.Duration(c.rand.IntN(2000)) * time.Millisecond) {

@@ -78,7 +78,7 @@ func (c *Cloud) settings(hub string) []config.Overflow {
 	}
 	o := config.Overflow{
 		Name: "cloud", Key: cloudKey, After: time.Second, Price: cloudPrice, Budget: cloudBudget, Max: 2, Timeout: cloudTimeout,
-		Only: []string{"EmptyImage", "SimulatedWork", "SaveImage"}, Egress: egress.Options{Transport: &plain{c.w.http(hub)}},
+		Only: []string{"EmptyImage", "SimulatedWork", "SaveImage"}, Egress: egress.Options{Transport: &plain{c.w.http(hub), cloudAddress}},
 	}
 	if c.w.size.Cloud == "runpod" {
 		o.RunPod, o.API = "abc123", "https://"+cloudName
@@ -89,12 +89,16 @@ func (c *Cloud) settings(hub string) []config.Overflow {
 }
 
 // plain calls without TLS.
-type plain struct{ client *http.Client }
+type plain struct {
+	client *http.Client
+	// address is where everything goes.
+	address string
+}
 
 // RoundTrip implements [http.RoundTripper].
 func (p *plain) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.URL.Scheme, r.URL.Host = "http", cloudAddress
+	r.URL.Scheme, r.URL.Host = "http", p.address
 	r.Close = true
 	return p.client.Transport.RoundTrip(r)
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -64,7 +65,7 @@ func (h *Hub) Start() {
 // Reload applies a configuration that lacks one of the servers that have no agent; "" lacks
 // none.
 func (h *Hub) Reload(without string) {
-	settings := config.Settings{Logger: h.w.log.With("hub", h.name), Overflow: h.w.Cloud.settings(h.name)}
+	settings := config.Settings{Logger: h.w.log.With("hub", h.name), Overflow: h.w.Cloud.settings(h.name), Scale: h.w.Rental.classes(h.name)}
 	for _, c := range h.w.Comfys[len(h.w.Agents):] {
 		if c.name != without {
 			settings.Instances = append(settings.Instances, c.URL())
@@ -148,6 +149,7 @@ func (h *Hub) Whole() bool {
 		return false
 	}
 	servers := ofFleet(instances)
+	servers = slices.DeleteFunc(servers, func(i shownInstance) bool { return h.w.behind(i.Name) == nil })
 	if len(servers) != len(h.w.Comfys) {
 		return false
 	}

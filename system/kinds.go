@@ -102,6 +102,17 @@ var kinds = []kind{
 	{name: "deafen", begin: deafen, pick: hubAndCloud, only: withCloud},
 	{name: "deafen", begin: deafen, pick: cloudAndHub, only: withCloud},
 	{name: "reset", begin: reset, pick: hubAndCloud, only: withCloud},
+	{name: "kill", begin: kill, pick: theRental, only: withRental},
+	{name: "cut", begin: cut, pick: hubAndRental, only: withRental},
+	{name: "deafen", begin: deafen, pick: hubAndRental, only: withRental},
+	{name: "deafen", begin: deafen, pick: rentalAndHub, only: withRental},
+	{name: "kill at a call", begin: killAtACall("before"), pick: everyHub, only: withRental},
+	{name: "kill after a call", begin: killAtACall("after"), pick: everyHub, only: withRental},
+	{name: "failing rental", begin: whim(func(w *whims) { w.fails = true }), pick: theRental, only: withRental},
+	{name: "slow rental", begin: whim(func(w *whims) { w.slow = 40 * time.Second }), pick: theRental, only: withRental},
+	{name: "few machines", begin: whim(func(w *whims) { w.most = 1 }), pick: theRental, only: withRental},
+	{name: "two machines for one", begin: whim(func(w *whims) { w.double = true }), pick: theRental, only: withRental},
+	{name: "reclaim", begin: func(w *World, _ []string) func() { w.Rental.reclaim(); return func() {} }, pick: theRental, only: withRental},
 	{name: "clock ahead", begin: clock(time.Hour), pick: oneRedis, only: withClocks},
 	{name: "clock behind", begin: clock(-time.Hour), pick: oneRedis, only: withClocks},
 	{name: "reload", begin: func(w *World, on []string) func() {
@@ -130,8 +141,11 @@ func (w *World) process(name string) process {
 			return a
 		}
 	}
-	if name == cloudName {
+	switch name {
+	case cloudName:
 		return w.Cloud
+	case rentalName:
+		return w.Rental
 	}
 	w.t.Fatalf("no process %q", name)
 	return nil

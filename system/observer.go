@@ -129,7 +129,8 @@ func (o *observer) allWorks(h *Hub) {
 		}
 		var now []string
 		for _, i := range ofFleet(instances) {
-			if (i.State == "idle" || i.State == "busy") && o.w.behind(i.Name).Remaining() == 0 {
+			server := o.w.behind(i.Name)
+			if (i.State == "idle" || i.State == "busy") && server != nil && server.Remaining() == 0 {
 				now = append(now, i.Name)
 			}
 		}
@@ -168,6 +169,9 @@ func both(a, b []string) []string {
 func (o *observer) remaining() (n int) {
 	for _, c := range o.w.Comfys {
 		n += c.Remaining()
+	}
+	for _, m := range o.w.Rental.all() {
+		n += m.remaining()
 	}
 	return n + o.w.Cloud.going()
 }

@@ -23,6 +23,7 @@ const forgetWithin = 3 * time.Minute
 // their prompts: hubs show none, Redis forgets what only they needed, and so do the hubs. It
 // must be called in a bubble, and takes minutes.
 func (w *World) CheckQuiet(ledger *Ledger) {
+	w.Rental.check(ledger)
 	w.checkShown(ledger)
 	w.checkRemains(ledger)
 	w.Cloud.check(ledger)
@@ -90,8 +91,8 @@ func (h *Hub) left(client *http.Client) string {
 	if n := len(queue.Running) + len(queue.Pending); n != 0 || count.Info.Remaining != 0 {
 		return fmt.Sprintf("%d in /queue, and %d by GET /prompt", n, count.Info.Remaining)
 	}
-	instances = ofFleet(instances)
-	if len(instances) != len(h.w.Comfys) {
+	instances = h.w.Rental.withoutGone(ofFleet(instances))
+	if len(instances) != len(h.w.Comfys)+len(h.w.Rental.all()) {
 		return fmt.Sprintf("a fleet of %v", instances)
 	}
 	for _, i := range instances {
@@ -111,14 +112,20 @@ func ofFleet(all []shownInstance) []shownInstance {
 }
 
 // behind is the server that an instance is: that of an agent, or one that hubs know by its
-// address.
+// address. It is nil if its machine is gone.
 func (w *World) behind(instance string) *Comfy {
+	if m := w.Rental.machine(instance); m != nil {
+		return m.server()
+	}
 	host, _, _ := strings.Cut(instance, ":")
 	host, _, _ = strings.Cut(host, "/")
 	for _, a := range w.Agents {
 		if a.name == host {
 			return a.comfy
 		}
+	}
+	if strings.HasPrefix(instance, rentedName) {
+		return nil
 	}
 	return w.comfy(host)
 }

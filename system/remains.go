@@ -53,7 +53,7 @@ func length(in *bufio.Reader, kind byte) (int, error) {
 // its files, what hubs have learned, who lives.
 var keeps = []string{
 	"clock", "files:duty:", "files:folder:", "files:folders:", "files:hold:", "files:known:", "files:marks", "files:numbers:", "files:outputs:", "files:refs",
-	"files:shares", "files:total", "files:trash", "files:dropped", "files:used:", "files:blocks:", "files:bond", "files:epoch", "fleet:", "g:pins", "hints:dismissed", "h:faults", "h:trends", "nonce:", "overflow:money", "q:counters", "q:durations", "q:entries:",
+	"files:shares", "files:total", "files:trash", "files:dropped", "files:used:", "files:blocks:", "files:bond", "files:epoch", "fleet:", "g:join:", "g:pins", "hints:dismissed", "h:faults", "h:trends", "nonce:", "overflow:money", "q:counters", "q:durations", "q:entries:",
 	"q:entry:", "q:forgotten:", "q:history", "q:hubs", "q:ids:", "q:job:", "q:numbers", "q:raised", "q:results:", "q:shares:", "q:tags", "q:undelivered:", "s:hub:", "scale:", "usage:",
 }
 

@@ -26,6 +26,7 @@ var (
 	stay   = flag.Bool("stay", false, "let one fault last until all prompts have ended")
 	wide   = flag.Bool("wide", false, "run each seed with more servers than clients, not only each fifth")
 	cloud  = flag.Bool("cloud", false, "let hubs give prompts to a serverless endpoint in each seed, with more clients than servers")
+	scale  = flag.Bool("scale", false, "let machines come and go by need in each seed, with clients that rest now and then")
 	storm  = flag.Bool("storm", false, "let hubs and Redis fail all the time, in a larger world")
 	logs   = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
 )
@@ -60,6 +61,12 @@ func fleetOf(seed uint64) fleet {
 	case *cloud:
 		f.size.Comfys, f.size.Agents, f.size.Cloud = 2, 1, []string{"runpod", "http"}[seed%2]
 		f.load.Sockets, f.load.Pollers = 8, 2
+	case *scale:
+		f.size = system.Config{Hubs: 3, Comfys: 1, Clients: 8, Clocks: *clocks, Seconds: []float64{2, 20, 60}, Rest: 2 * time.Minute, Rental: &system.RentalConfig{Seed: seed, Min: int(seed % 2)}} // #nosec G115 -- below 2
+		if seed%3 == 0 {
+			f.size.Rental.Min, f.size.Rental.Budget = 0, 12 // the budget is stronger than min
+		}
+		f.load = system.Load{Sockets: f.size.Clients, Pollers: 2, For: 6 * time.Minute}
 	case *wide || !*damage && seed%10 == 2:
 		f.size = system.Config{Hubs: 3, Comfys: 8 + int(seed/10%5), Agents: 4, Clients: 3, Batch: 12, Clocks: *clocks} // #nosec G115 -- below 5
 		f.load.Sockets, f.load.Pollers = f.size.Clients, int(seed/10%2)                                                // #nosec G115 -- below 2

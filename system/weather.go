@@ -25,6 +25,12 @@ func concerned(f Fault) []string {
 	switch f.Kind {
 	case "kill", "restart", "freeze", "reload", "power cut", "broken data":
 		return append(slices.Clone(f.On), processOf(f.On[0]))
+	case "kill at a call", "kill after a call":
+		hosts := slices.Clone(f.On)
+		for _, hub := range f.On {
+			hosts = append(hosts, processOf(hub))
+		}
+		return hosts
 	}
 	return f.On
 }
@@ -80,6 +86,13 @@ func (w *weather) hasForgotten() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.forgot
+}
+
+// everFaults reports whether there was any.
+func (w *weather) everFaults() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.faults != nil
 }
 
 // calm reports whether none of the hosts had a fault within a time; without hosts, whether

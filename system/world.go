@@ -28,7 +28,9 @@ type World struct {
 	Agents []*Agent
 	// Cloud is the serverless endpoint, nil if there is none.
 	Cloud *Cloud
-	Trace *Trace
+	// Rental has the machines that come and go by need, nil if none do.
+	Rental *Rental
+	Trace  *Trace
 
 	t     testing.TB
 	size  Config
@@ -63,6 +65,12 @@ type Config struct {
 	RedisAhead time.Duration
 	// Cloud is the kind of a serverless endpoint that hubs may use, "runpod" or "http". Default: none.
 	Cloud string
+	// Rental lets machines come and go by need. Default: none do.
+	Rental *RentalConfig
+	// Seconds are how long prompts take, one or the other. Default: 0.2, 2, and 15.
+	Seconds []float64
+	// Rest is how long clients rest, and how long they post between that. Default: they never rest.
+	Rest time.Duration
 	// Damage lets disks lose what they say they have synced, and breaks the hubs' data folders. Then
 	// Redis loses nothing: what a hub knows of it may be what is damaged.
 	Damage bool
@@ -97,6 +105,9 @@ func New(t testing.TB, c Config) *World {
 	w.Redis.Start()
 	if c.Cloud != "" {
 		w.Cloud = newCloud(w)
+	}
+	if c.Rental != nil {
+		w.Rental = newRental(w)
 	}
 	for n := range c.Comfys {
 		w.Comfys = append(w.Comfys, newComfy(w, fmt.Sprintf("comfy%d", n+1)))
@@ -134,6 +145,9 @@ func (w *World) Close() {
 	}
 	if w.Cloud != nil {
 		w.Cloud.Stop()
+	}
+	if w.Rental != nil {
+		w.Rental.close()
 	}
 	w.Redis.Stop()
 	w.work.Wait()
