@@ -65,9 +65,15 @@ type App struct {
 	// Up to 32 classes of machines that are started and stopped by need, see docs/scaling.md: their
 	// instances by name (`<class>-*` without `instances`; `*` stands for any text), how many there
 	// are, how long one is idle before it is stopped (`5m`), what it costs, and the program that
-	// starts and stops them, or its URL and the secret that signs the calls; without one, your
-	// scaler reads `GET /hub/scale`. Default: none.
-	Scale Scales `json:"scale,omitempty" word:"scale <class> { max <n>; min <n>; instances <name...>; idle_after <duration>; price <money>/h; budget <money>/day; provider exec <program> [<argument>...]|webhook <url> <secret> }"`
+	// starts and stops them, or its URL and the secret that signs the calls, or a Deployment of
+	// Kubernetes, or an Auto Scaling group of EC2; without one, your scaler reads `GET /hub/scale`.
+	// With `tokens`, a program or URL gets for each machine a token that is valid once, for so long.
+	// Default: none.
+	Scale Scales `json:"scale,omitempty" word:"scale <class> { max <n>; min <n>; instances <name...>; idle_after <duration>; price <money>/h; budget <money>/day; tokens <duration>; provider exec <program> [<argument>...]|webhook <url> <secret>|kubernetes [<namespace>/]<deployment>|ec2 <group> [<region>] }"`
+
+	// Where [KEDA](https://keda.sh) asks for the number of instances of each class, see
+	// docs/scale-providers.md#keda. Default: nowhere.
+	KEDA *KEDA `json:"keda,omitempty" word:"keda <address> { tls <certificate> <key>; clients <ca> }"`
 
 	// Serverless endpoints, up to 16, for jobs that would wait for longer than `after` (`30s`), or
 	// that no instance can run, see docs/serverless.md: `runpod` with the id of an endpoint, or `http`
@@ -329,13 +335,17 @@ func (a *App) Start() error {
 	a.settings.Doubts, a.settings.Open = append(a.settings.Doubts, told...), open
 	a.settings.OperatorsAt = operatorsAt(a.sites)
 	a.begun = true
-	return a.shared.apply(a)
+	if err := a.shared.apply(a); err != nil {
+		return err
+	}
+	return a.KEDA.start(a.shared.hub.Scaler.Status, a.settings.Logger)
 }
 
 // Stop withdraws this configuration's settings if they are the newest, as when
 // another app failed to start: the configuration that continues to serve then keeps
 // its own. The hub itself is closed by Cleanup, once nothing refers to it.
 func (a *App) Stop() error {
+	a.KEDA.stop()
 	return a.shared.withdraw(a)
 }
 

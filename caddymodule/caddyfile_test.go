@@ -87,7 +87,7 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"scale without a price":    {"scale gpu {\nmax 1\nbudget 5/day\n}", "scale: gpu: budget needs a price"},
 		"scale with a bad price":   {"scale gpu {\nmax 1\nprice 5/day\n}", `price: "5/day" is not an amount of money such as 20/h`},
 		"scale with a free price":  {"scale gpu {\nmax 1\nprice NaN/h\n}", `price: "NaN/h" is not an amount of money`},
-		"scale by nothing known":   {"scale gpu {\nmax 1\nprovider cloud\n}", `provider: "cloud" is not one of exec, webhook`},
+		"scale by nothing known":   {"scale gpu {\nmax 1\nprovider cloud\n}", `provider: "cloud" is not one of exec, webhook, kubernetes, ec2`},
 		"scale by a bare webhook":  {"scale gpu {\nmax 1\nprovider webhook https://example.com\n}", "provider webhook takes a URL and a secret"},
 		"scale by a plain webhook": {"scale gpu {\nmax 1\nprovider webhook http://example.com {env.S}\n}", "the webhook's URL is not https"},
 		"scale by a shown secret":  {"scale gpu {\nmax 1\nprovider webhook https://example.com sixteen-bytes-or-more\n}", "must come from {env.NAME} or {file./path}"},

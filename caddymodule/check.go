@@ -27,6 +27,12 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 			fields = append(fields, w.texts()...)
 		}
 	}
+	if a.KEDA != nil {
+		fields = append(fields, &a.KEDA.Address)
+		for w := range wordsOf(a.KEDA) {
+			fields = append(fields, w.texts()...)
+		}
+	}
 	for i := range a.A1111 {
 		fields = append(fields, &a.A1111[i])
 	}
@@ -80,6 +86,9 @@ func (a *App) check() error {
 		if err := errors.Join(checkWords(a.TenantLimits), a.TenantLimits.checkWeight(false)); err != nil {
 			return fmt.Errorf("tenant_limits: %w", err)
 		}
+	}
+	if err := a.KEDA.check(); err != nil {
+		return fmt.Errorf("keda: %w", err)
 	}
 	if err := a.TenantLimitsOf.check(); err != nil {
 		return fmt.Errorf("tenant_limits %w", err)
