@@ -41,7 +41,7 @@ func (c *course) plan() {
 	for _, name := range slices.Concat(s.Release, s.Drain) {
 		c.letGo(name)
 	}
-	have := len(c.up) + len(c.rec.Asked)
+	have := len(c.up) + len(s.Drain) + len(c.rec.Asked) // nobody takes the place of those that the budget ends
 	starts := c.takeBack(max(s.Wanted-have, 0))
 	total := len(c.up) + len(c.held) + len(c.lost) + len(c.leaving)
 	starts = min(starts, max(c.class.Max-total-len(c.rec.Asked)-len(c.ready), 0))
