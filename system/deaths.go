@@ -9,7 +9,8 @@ import (
 )
 
 // deaths are when servers died. A prompt under which two of them have died is quarantined:
-// no third server gets it, and it ends with an error that names both. That is promised, too.
+// no third server gets it, and it ends with an error that names both. That is promised, too. So does one
+// that has lost its servers as often as it may be tried, where there are few or they come and go.
 type deaths struct {
 	mu sync.Mutex
 	of map[string][]time.Time
@@ -25,12 +26,12 @@ func (d *deaths) add(server string) {
 }
 
 // victims finds the servers that an error names as dead.
-var victims = regexp.MustCompile(`attempt \d+ on (\S+): the instance died`)
+var victims = regexp.MustCompile(`attempt \d+ on (\S+): the instance (?:died|cannot be reached)`)
 
-// excuse reports whether an error may quarantine a prompt that was accepted then: at least
+// excuse reports whether an error may end a prompt that was accepted then: at least
 // two deaths, each of which has really happened since.
 func (d *deaths) excuse(err string, accepted time.Time) error {
-	if !strings.Contains(err, "This prompt is quarantined") {
+	if !strings.Contains(err, "This prompt is quarantined") && !strings.Contains(err, "No instance could finish this prompt") {
 		return fmt.Errorf("it ended with an error: %.600s", err)
 	}
 	claimed := map[string]int{}

@@ -60,7 +60,7 @@ func (h *Hub) checkEntries(ledger *Ledger) {
 func (h *Hub) kept() map[string]int {
 	entries := h.entries()
 	maps.DeleteFunc(entries, func(field string, n int) bool {
-		return n <= maxEntries(len(h.w.Comfys)+mostRented(h.w.Rental)) || slices.ContainsFunc(mayKeep, func(beginning string) bool { return strings.HasPrefix(field, beginning) })
+		return n <= maxEntries(len(h.w.Comfys)+everRented(h.w.Rental)) || slices.ContainsFunc(mayKeep, func(beginning string) bool { return strings.HasPrefix(field, beginning) })
 	})
 	return entries
 }

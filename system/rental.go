@@ -214,10 +214,10 @@ func (r *Rental) breach(format string, args ...any) {
 	r.broken = append(r.broken, fmt.Sprintf(format, args...))
 }
 
-// start starts a machine. Some take long, and some never join.
+// start starts a machine. Some take long, and some never join, as long as there is work.
 func (r *Rental) start() {
 	r.made++
-	m := &rented{w: r.w, name: fmt.Sprint(rentedName, r.made), since: time.Now(), dud: r.rand.IntN(10) == 0}
+	m := &rented{w: r.w, name: fmt.Sprint(rentedName, r.made), since: time.Now(), dud: r.rand.IntN(10) == 0 && !closed(r.w.allEnded)}
 	takes := []time.Duration{3 * time.Second, 20 * time.Second, 90 * time.Second}[r.rand.IntN(3)]
 	r.machines = append(r.machines, m)
 	r.w.Trace.Note(nil, "%s starts", m.name)

@@ -74,12 +74,24 @@ func (r *Rental) withoutGone(instances []shownInstance) []shownInstance {
 	return slices.DeleteFunc(instances, func(i shownInstance) bool { return r.w.behind(i.Name) == nil })
 }
 
-// mostRented is how many machines there may be.
-func mostRented(r *Rental) int {
+// closed reports whether a channel is.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// everRented is how many machines there have been: hubs list those that are gone for a day.
+func everRented(r *Rental) int {
 	if r == nil {
 		return 0
 	}
-	return rentalMost
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.made
 }
 
 // scaledWithin is how long hubs may take to have as many machines as there are at least, when all is
@@ -107,7 +119,7 @@ func (r *Rental) check(ledger *Ledger) {
 	r.w.Trace.Note(nil, "there were %d machines, for %v", r.made, paid)
 	if budget := r.w.size.Rental.Budget; budget > 0 && !r.w.weather.everFaults() {
 		// What runs when it is spent may end, and then its machine is removed. One costs 1 a minute.
-		if most := budget + rentalMost*(overtime.Minutes()); paid.Minutes() > most {
+		if most := budget + rentalMost*overtime.Minutes(); paid.Minutes() > most {
 			ledger.breach(rentalName, "the machines were there for %v, and the budget is for %v minutes", paid, budget)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/tunnel"
@@ -20,9 +21,9 @@ func TestJoin(t *testing.T) {
 	lose := true
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hash, err := io.ReadAll(r.Body)
-		require.NoError(t, err)
-		require.Equal(t, "gpu-1:once-ABC", tunnel.Token(r))
-		require.Equal(t, "POST "+tunnel.Path, r.Method+" "+r.URL.Path)
+		assert.NoError(t, err)
+		assert.Equal(t, "gpu-1:once-ABC", tunnel.Token(r))
+		assert.Equal(t, "POST "+tunnel.Path, r.Method+" "+r.URL.Path)
 		asked = append(asked, string(hash))
 		switch {
 		case lose:

@@ -21,16 +21,28 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // raw sends and receives messages as they are.
 type raw struct{}
 
-func (raw) Name() string                    { return "proto" }
-func (raw) Marshal(v any) ([]byte, error)   { return *v.(*[]byte), nil }
-func (raw) Unmarshal(b []byte, v any) error { *v.(*[]byte) = append([]byte{}, b...); return nil }
+// Name implements encoding.Codec.
+func (raw) Name() string { return "proto" }
+
+// Marshal implements encoding.Codec.
+func (raw) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
+
+// Unmarshal implements encoding.Codec.
+func (raw) Unmarshal(b []byte, v any) error {
+	*v.(*[]byte) = append([]byte{}, b...)
+	return nil
+}
+
 func object(class string) string {
 	return "\n\x01n\x12\x02ns\x1a\r\n\x05class\x12\x04" + class + "\x1a\x12\n\rscalerAddress\x12\x01x"
 }
+
 func metrics(object string) string {
 	return "\n" + string(rune(len(object))) + object + "\x12\x10instances-wanted"
 }
-func method(name string) string                       { return "/externalscaler.ExternalScaler/" + name }
+
+func method(name string) string { return "/externalscaler.ExternalScaler/" + name }
+
 func failing(context.Context) ([]scale.Status, error) { return nil, errors.New("redis is away") }
 
 // ask calls a method, and returns the answer.

@@ -78,10 +78,10 @@ func (s *scaledObject) unmarshal(b []byte) error {
 		}
 		var key, value string
 		err := fields(entry, func(number protowire.Number, text []byte) error {
-			switch number {
-			case 1:
+			if number == 1 {
 				key = string(text)
-			case 2:
+			}
+			if number == 2 {
 				value = string(text)
 			}
 			return nil

@@ -200,6 +200,6 @@ func (c *course) tell(starts int) {
 	for _, e := range c.up {
 		r.Change.Keep = append(r.Change.Keep, e.Name)
 	}
-	r.Change.Keep = slices.Concat(r.Change.Keep, c.held, c.lost, c.leaving)
+	r.Change.Keep = append(r.Change.Keep, slices.Concat(c.held, c.lost, c.leaving)...) // not null, which programs cannot walk
 	slices.Sort(r.Change.Keep)
 }

@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -23,4 +24,15 @@ func TestSpentBudgetStartsNothing(t *testing.T) {
 	require.Equal(t, []string{"gpu-1", "gpu-2"}, c.drain)
 	require.Equal(t, 2, rec.Wanted)
 	require.Nil(t, rec.Change)
+}
+
+// A program that walks the lists of a change finds lists.
+func TestFirstChangeHasLists(t *testing.T) {
+	const now = 1_000_000
+	rec := decode("")
+	c := &course{class: Class{Name: "gpu", Max: 4}, now: now, rec: &rec, view: View{Waiting: []time.Duration{time.Minute}}, watch: newWatch(now, time.Minute)}
+	c.plan()
+	text, err := json.Marshal(rec.Change)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"remove":[],"keep":[]`)
 }

@@ -13,11 +13,12 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// group is AWS with one Auto Scaling group. Actions, parameters and answers are those of the API's
-// model of 2011-01-01, which the SDK's client was generated from: it reads no other answer.
+// group is AWS with one Auto Scaling group. The SDK's client, which is generated from the API's model of
+// 2011-01-01, writes its requests and reads its answers; the rules and messages are as AWS documents them.
 type group struct {
 	t      *testing.T
 	server *httptest.Server
@@ -33,7 +34,7 @@ type group struct {
 }
 
 type machine struct {
-	InstanceId           string //nolint:revive // the API's name
+	InstanceID           string `xml:"InstanceId"`
 	AvailabilityZone     string
 	LifecycleState       string
 	HealthStatus         string
@@ -62,9 +63,9 @@ func (g *group) provider() Group {
 func (g *group) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	require.NoError(g.t, r.ParseForm())
-	require.Contains(g.t, r.Header.Get("Authorization"), "/eu-central-1/autoscaling/aws4_request")
-	require.Equal(g.t, "2011-01-01", r.Form.Get("Version"))
+	assert.NoError(g.t, r.ParseForm())
+	assert.Contains(g.t, r.Header.Get("Authorization"), "/eu-central-1/autoscaling/aws4_request")
+	assert.Equal(g.t, "2011-01-01", r.Form.Get("Version"))
 	action := r.Form.Get("Action")
 	g.calls = append(g.calls, action)
 	if e, ok := g.fail[action]; ok {
@@ -118,7 +119,7 @@ func (g *group) setDesired(w http.ResponseWriter, form url.Values) {
 	g.desired = n
 	for g.alive() < n {
 		g.made++
-		g.machines = append(g.machines, &machine{InstanceId: fmt.Sprintf("i-%017x", g.made), AvailabilityZone: "eu-central-1a", LifecycleState: "Pending", HealthStatus: "Healthy"})
+		g.machines = append(g.machines, &machine{InstanceID: fmt.Sprintf("i-%017x", g.made), AvailabilityZone: "eu-central-1a", LifecycleState: "Pending", HealthStatus: "Healthy"})
 	}
 	for _, m := range slices.Backward(g.machines) {
 		if g.alive() > n && !m.ProtectedFromScaleIn && !strings.HasPrefix(m.LifecycleState, "Terminat") {
@@ -159,7 +160,7 @@ func (g *group) terminate(w http.ResponseWriter, form url.Values) {
 
 func (g *group) machine(id string) *machine {
 	for _, m := range g.machines {
-		if m.InstanceId == id {
+		if m.InstanceID == id {
 			return m
 		}
 	}
@@ -188,7 +189,7 @@ func (g *group) up() {
 func (g *group) ids() (list []string) {
 	for _, m := range g.machines {
 		if !strings.HasPrefix(m.LifecycleState, "Terminat") {
-			list = append(list, m.InstanceId)
+			list = append(list, m.InstanceID)
 		}
 	}
 	return list

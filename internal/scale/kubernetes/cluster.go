@@ -120,12 +120,12 @@ func (k *cluster) call(ctx context.Context, method, path, contentType string, bo
 	}
 	resp, err := k.http.Do(r)
 	if err != nil {
-		return fmt.Errorf("Kubernetes: %w", err) //nolint:staticcheck // a name
+		return fmt.Errorf("Kubernetes: %w", err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("Kubernetes: %w", err) //nolint:staticcheck // a name
+		return fmt.Errorf("Kubernetes: %w", err)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		var s struct{ Message string }
