@@ -258,7 +258,7 @@ func TestReadsWhatTheLastVersionStored(t *testing.T) {
 		tenant, path, _ := strings.Cut(request, " ")
 		got := f.fetch(tenant, path)
 		if strings.HasPrefix(path, "/hub/jobs") { // the last version shows what a node last reported
-			want, got = storedtest.Blob(withoutProgress([]byte(want))), withoutProgress(got)
+			want, got = storedtest.Blob(withoutProgress([]byte(want))), regexp.MustCompile(`"starts_in": [^,}]+, `).ReplaceAll(withoutProgress(got), nil)
 		}
 		if json.Valid([]byte(want)) {
 			require.JSONEq(t, string(want), string(got), request)

@@ -93,6 +93,8 @@ func TestLastKnownAnswers(t *testing.T) {
 			}
 		}
 		check("connected")
+		_, _, scripts := b.ask(http.MethodGet, "/extensions", "", http.Header{"Comfy-User": {""}})
+		require.JSONEq(t, `["/extensions/core/x.js", "/extensions/pack/y.js", "/extensions/comfyhub/panel.js"]`, scripts, "a page has the hub's too")
 		require.EqualValues(t, 1, subgraphs.Load(), "a page asks for a hundred")
 		for range 2 { // anybody can make up ids, so they are not kept
 			require.Equal(t, "null", b.text("/api/global_subgraphs/made-up"))

@@ -49,10 +49,11 @@ func (p panel) getScript(w http.ResponseWriter, r *http.Request, _ api.Requester
 	_, _ = w.Write(panelScript)
 }
 
-// getExtensions answers GET /extensions: those of the instance that the page comes from, and the hub's.
+// getExtensions answers GET /extensions: those of the instance that the page comes from, and the hub's
+// where the page asks, which names a user in each call. Programs get what ComfyUI answers.
 func (p panel) getExtensions(w http.ResponseWriter, r *http.Request, a api.Requester, values []string) {
 	ask := p.surveys.told("[]")
-	if p.hub().Settings.NoQueuePanel {
+	if _, page := r.Header["Comfy-User"]; !page || p.hub().Settings.NoQueuePanel {
 		ask(w, r, a, values)
 		return
 	}
