@@ -87,7 +87,7 @@ newer_node() {
 # compiling Caddy once more, with the detector, takes longer than all its tests.
 race() {
 	if [ $# -eq 0 ]; then
-		set -- ./agent/... ./system/... ./internal/{agent,comfyui,dispatch,files,fleet,gossip,peers,redis,stream,tunnel}/...
+		set -- ./agent/... ./system/... ./internal/{agent,comfyui,dispatch,files,fleet,gossip,peers,redis,run,stream,tunnel}/...
 	fi
 	CGO_ENABLED=1 GOGC=400 .ci/memory .ci/test -race -short -timeout 40m "$@"
 }

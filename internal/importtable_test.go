@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"internal/api/comfyv2": {"internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/files", "internal/intake", "internal/job", "internal/links", "internal/pyjson", "internal/refusal", "internal/submit", "internal/view"},
 	"internal/api/sdapi":   {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/intake", "internal/job", "internal/links", "internal/pyjson", "internal/refusal", "internal/retry", "internal/submit", "internal/userdata", "internal/view"},
 	"internal/hub": { // no internal/api: it creates what every dialect uses
-		"internal/apikeys", "internal/budget", "internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/datadir", "internal/direct", "internal/dispatch", "internal/ends", "internal/facade", "internal/files", "internal/fleet", "internal/gossip", "internal/health", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/links", "internal/logs", "internal/machines", "internal/members", "internal/metrics", "internal/operator", "internal/overflow/endpoints", "internal/peers", "internal/pins", "internal/queue", "internal/redis", "internal/retention", "internal/roster", "internal/scale", "internal/scale/demand", "internal/schedule", "internal/stats", "internal/stream", "internal/submit", "internal/tenants", "internal/traces", "internal/tunnel", "internal/upstream", "internal/userdata", "internal/view", "internal/webui", "internal/webui/origin", "internal/worker",
+		"internal/apikeys", "internal/budget", "internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/datadir", "internal/direct", "internal/dispatch", "internal/ends", "internal/facade", "internal/files", "internal/fleet", "internal/gossip", "internal/health", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/links", "internal/logs", "internal/machines", "internal/members", "internal/metrics", "internal/operator", "internal/overflow/endpoints", "internal/peers", "internal/pins", "internal/queue", "internal/redis", "internal/retention", "internal/roster", "internal/run", "internal/scale", "internal/scale/demand", "internal/schedule", "internal/stats", "internal/stream", "internal/submit", "internal/tenants", "internal/traces", "internal/tunnel", "internal/upstream", "internal/userdata", "internal/view", "internal/webui", "internal/webui/origin", "internal/worker",
 	},
 	"internal/health":       {"internal/apikeys", "internal/catalog", "internal/comfyui", "internal/config", "internal/dispatch", "internal/files", "internal/fleet", "internal/gossip", "internal/keyring", "internal/machines", "internal/metrics", "internal/panics", "internal/redis", "internal/retention", "internal/retry", "internal/schedule", "internal/webui/origin"},
 	"internal/datadir":      {"internal/durable"},
@@ -81,22 +81,27 @@ var mayImport = map[string][]string{
 	"internal/webui/origin": {"internal/comfyui", "internal/config", "internal/fleet", "internal/pins", "internal/retry"},
 	"internal/retention":    {"internal/apikeys", "internal/comfyui", "internal/config", "internal/files", "internal/job", "internal/keyring", "internal/panics", "internal/queue", "internal/redis", "internal/tenants"},
 	"internal/ends":         {"internal/comfyui", "internal/job", "internal/queue", "internal/stream"},
-	"internal/view":         {"internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/dispatch", "internal/files", "internal/fleet", "internal/hints", "internal/job", "internal/logs", "internal/panics", "internal/pyjson", "internal/queue", "internal/redis", "internal/refusal", "internal/resultcache", "internal/schedule", "internal/stats", "internal/stream", "internal/tenants", "internal/webui/origin"},
+	"internal/view":         {"internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/dispatch", "internal/files", "internal/fleet", "internal/hints", "internal/job", "internal/logs", "internal/panics", "internal/pyjson", "internal/queue", "internal/redis", "internal/refusal", "internal/resultcache", "internal/run", "internal/schedule", "internal/stats", "internal/stream", "internal/tenants", "internal/webui/origin"},
 	"internal/classes":      {"internal/catalog", "internal/comfyui", "internal/config", "internal/dispatch", "internal/files", "internal/fleet", "internal/job", "internal/pyjson", "internal/redis", "internal/roster"},
-	"internal/submit":       {"internal/budget", "internal/callbacks", "internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/dispatch", "internal/egress", "internal/ends", "internal/files", "internal/job", "internal/pyjson", "internal/queue", "internal/refusal", "internal/resultcache", "internal/rules", "internal/stream", "internal/traces"},
+	"internal/submit":       {"internal/budget", "internal/callbacks", "internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/dispatch", "internal/egress", "internal/ends", "internal/files", "internal/job", "internal/pyjson", "internal/queue", "internal/refusal", "internal/resultcache", "internal/rules", "internal/run", "internal/schedule", "internal/stream", "internal/traces"},
 	"internal/tenants":      {"internal/apikeys", "internal/config", "internal/job", "internal/redis", "internal/rules"},
 	"internal/links":        {"internal/files", "internal/job", "internal/keyring"},
 	"internal/config":       {"internal/comfyui", "internal/egress", "internal/files", "internal/fleet", "internal/gossip", "internal/job", "internal/overflow", "internal/rules", "internal/scale", "internal/schedule"},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/instance",
-		"internal/job", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/panics", "internal/resultcache", "internal/retry", "internal/schedule", "internal/split", "internal/stream", "internal/traces",
+		"internal/job", "internal/learned", "internal/pyjson", "internal/queue", "internal/run", "internal/tenantlru", "internal/panics", "internal/retry", "internal/schedule", "internal/stream", "internal/traces",
 	},
+	"internal/run": { // no dispatch: it is given what it needs to know of the rest of the fleet
+		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/instance", "internal/job", "internal/learned", "internal/panics", "internal/pyjson",
+		"internal/queue", "internal/resultcache", "internal/retry", "internal/schedule", "internal/split", "internal/stream", "internal/traces",
+	},
+	"internal/learned": {"internal/instance", "internal/queue", "internal/schedule"},
 
 	"internal/instance": { // no dispatch, and no run: it is told only that somebody has the instance
 		"internal/catalog", "internal/comfyui", "internal/fleet", "internal/job", "internal/panics", "internal/pyjson", "internal/retry", "internal/schedule", "internal/stream",
 	},
 
-	"internal/metrics": {"internal/catalog", "internal/dispatch", "internal/fleet", "internal/job", "internal/overflow", "internal/panics", "internal/pyjson", "internal/redis", "internal/refusal", "internal/scale", "internal/schedule", "internal/stats"},
+	"internal/metrics": {"internal/catalog", "internal/fleet", "internal/job", "internal/overflow", "internal/panics", "internal/pyjson", "internal/redis", "internal/refusal", "internal/run", "internal/scale", "internal/schedule", "internal/stats"},
 	"internal/catalog": {"internal/job", "internal/pyjson", "internal/python"},
 	"internal/split":   {"internal/catalog", "internal/pyjson"},
 

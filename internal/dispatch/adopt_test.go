@@ -118,7 +118,7 @@ func TestReportedRunIsKept(t *testing.T) {
 		fence := b.Job(key).Fence
 		if restart {
 			b.restart("hub/2")
-			eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
+			eventually(t, func() bool { return b.Runs.Get(key) != nil }, deadline, 10*time.Millisecond)
 			fence = b.Job(key).Fence
 		} else {
 			b.instances[0].DropSockets()
@@ -159,7 +159,7 @@ func TestRunWaitsForItsAgent(t *testing.T) {
 			return connect(i)
 		}
 		b.restart("hub/2")
-		eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Runs.Get(key) != nil }, deadline, 10*time.Millisecond)
 		<-time.After(6 * time.Second)
 		a.report("")
 		require.Empty(t, b.reaches(key, job.Done).Lost)
@@ -178,7 +178,7 @@ func TestCancelWhileTheInstanceIsAway(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		})
 		b.restart("hub/2")
-		eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Runs.Get(key) != nil }, deadline, 10*time.Millisecond)
 		<-away
 		must(b.Queue.Cancel(t.Context(), key))
 		b.cancels(key)
@@ -222,7 +222,7 @@ func TestRunOfASilentHubThatLives(t *testing.T) {
 		b.survivor(func(context.Context, string) bool { asked.Add(1); return gone })
 		eventually(t, func() bool { return asked.Load() >= 3 }, deadline, 10*time.Millisecond)
 		require.Equal(t, "hub/1", b.Job(key).Run.Hub)
-		require.Nil(t, b.Runs.get(key))
+		require.Nil(t, b.Runs.Get(key))
 	})
 }
 

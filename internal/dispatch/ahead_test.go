@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/sim"
@@ -194,18 +195,15 @@ func TestNextJobIsShownAsRunning(t *testing.T) {
 			looks.Add(1)
 			var both [][]any
 			for _, key := range []string{running[0], next} {
-				both = append(both, []any{1, b.Runs.get(key).lease().Upstream, map[string]any{}, map[string]any{}, []string{}})
+				both = append(both, []any{1, b.Runs.Get(key).Lease().Upstream, map[string]any{}, map[string]any{}, []string{}})
 			}
 			require.NoError(t, json.NewEncoder(w).Encode(map[string]any{"queue_running": both, "queue_pending": []any{}}))
 		})
 		muted := time.Now()
 		there.SetFault(sim.Faults{Mute: true}) // previews of the running one would postpone the looks
 		b.set(func(s *Settings) { s.StallTimeout = time.Second })
-		waiting := b.Runs.get(next)
-		eventually(t, func() bool {
-			waiting.mail.put(runEvent{kind: lookAsked})
-			return looks.Load() >= 1 && time.Since(muted) > 2*time.Second
-		}, deadline, 100*time.Millisecond)
+		b.Runs.Get(next).Holder().Tell(instance.Event{Kind: instance.Next}) // it looks at the clock again
+		eventually(t, func() bool { return looks.Load() >= 2 && time.Since(muted) > 3*time.Second }, deadline, 100*time.Millisecond)
 		there.SetFault(sim.Faults{})
 		b.set(func(s *Settings) { s.StallTimeout = time.Minute })
 		require.Empty(t, b.Job(next).Lost)
@@ -234,7 +232,7 @@ func TestBothRunsAreTakenOver(t *testing.T) {
 					}
 				}
 				b.restart(hub)
-				eventually(t, func() bool { return b.Runs.get(running[0]) != nil && b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
+				eventually(t, func() bool { return b.Runs.Get(running[0]) != nil && b.Runs.Get(key) != nil }, deadline, 10*time.Millisecond)
 				must(b.Queue.Cancel(t.Context(), running[0]))
 				b.reaches(running[0], job.Cancelled)
 				require.Empty(t, b.reaches(key, job.Done).Lost)

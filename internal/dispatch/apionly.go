@@ -20,7 +20,7 @@ func (s Settings) takesAPIOnly(name string) bool {
 func (b *Blame) forAPI() (infos []*catalog.Info) {
 	for _, conn := range b.instances.Open() {
 		info := conn.Abilities()
-		if !catalog.TakesAPIOnly(info) || !b.trusted(conn.Name) || b.access.reservedFor(conn.Name) != nil {
+		if !catalog.TakesAPIOnly(info) || !b.Trusted(conn.Name) || b.access.reservedFor(conn.Name) != nil {
 			continue
 		}
 		refused := map[string]bool{}

@@ -1,76 +1,33 @@
 package dispatch
 
 import (
-	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // Blame decides whether an instance or a job is at fault when runs fail, and keeps jobs away from
 // instances where they have failed.
 type Blame struct {
-	health    health
+	*run.Health
 	fleet     *fleet.Registry
 	access    *Access
 	reports   *instance.Reports
 	instances *Instances
-	runs      *Runs
+	runs      *run.Runs
 	judged    *judgements
-	signal    *signal
-	log       *slog.Logger
-}
-
-// Trust clears an instance's record of failures. It gets jobs again like any other.
-func (b *Blame) Trust(instance string) {
-	b.health.forget(instance)
-	b.fleet.SetAside(instance, "")
-	b.signal.Wake()
-}
-
-// publish tells the fleet and the log when the verdict on an instance changes.
-func (b *Blame) publish(said []verdict) {
-	for _, v := range said {
-		i, known := b.fleet.Instance(v.instance)
-		switch {
-		case !known:
-			continue
-		case v.evidence == "":
-			b.log.Info("instance works again and is no longer set aside", "instance", v.instance)
-		case !i.Aside:
-			b.log.Error("instance set aside: it gets one job at a time until one succeeds", "instance", v.instance, "reason", v.evidence)
-		}
-		b.fleet.SetAside(v.instance, v.evidence)
-	}
-	if len(said) > 0 {
-		b.signal.Wake()
-	}
-}
-
-// atWork reports whether another instance has been executing a graph like this run's for so long
-// that it evidently does not fail there the way it failed here.
-func (b *Blame) atWork(r *run) bool {
-	structure, longer := structureOf(r.Job()), max(2*r.ran(), time.Second)
-	return slices.ContainsFunc(b.instances.Open(), func(conn *instance.Link) bool {
-		other := runsOf(conn)[0]
-		if conn == r.conn || other == nil || structureOf(other.Job()) != structure {
-			return false
-		}
-		ran, began := conn.RanFor(other.holder(), time.Now())
-		return began && ran > longer
-	})
 }
 
 // standIns returns what the instances that take over an instance's jobs while it rests can run.
 func (b *Blame) standIns(name string) (infos []*catalog.Info) {
 	reserved := b.access.reservedFor(name)
 	for _, other := range b.instances.Open() {
-		if other.Name == name || !b.trusted(other.Name) {
+		if other.Name == name || !b.Trusted(other.Name) {
 			continue
 		}
 		if its := b.access.reservedFor(other.Name); its != nil && (reserved == nil || slices.ContainsFunc(reserved, func(tenant string) bool { return !schedule.MayUse(its, tenant) })) {
@@ -117,9 +74,6 @@ func (b *Blame) untried(j job.Job, requires []byte) bool {
 	return false
 }
 
-// trusted reports whether an instance works, as far as is known.
-func (b *Blame) trusted(name string) bool { return b.reports.Works(name) && !b.health.doubts(name) }
-
 // avoidForParts keeps parts away from instances that are not like the one that makes the first: one
 // with another GPU rounds otherwise and takes another time, and a custom node in place of one of
 // ComfyUI's may do anything. They are left to the hub that follows their job.
@@ -129,10 +83,10 @@ func (b *Blame) avoidForParts(jobs []job.Job, idle []schedule.Idle, classes map[
 			continue
 		}
 		needs, err := catalog.DecodeRequirements(classes[j.Class])
-		whole := b.runs.get(j.Parent)
+		whole := b.runs.Get(j.Parent)
 		for _, i := range idle {
 			conn := b.instances.Get(i.Name)
-			if err != nil || conn == nil || whole == nil || b.reports.Gpu(whole.lease().Instance) != b.reports.Gpu(i.Name) || !allCore(conn.Abilities(), needs) {
+			if err != nil || conn == nil || whole == nil || b.reports.Gpu(whole.Lease().Instance) != b.reports.Gpu(i.Name) || !run.AllCore(conn.Abilities(), needs) {
 				i.Refused[j.Key] = true
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -47,8 +48,8 @@ func TestLeaseChangesDuringARun(t *testing.T) {
 	for _, state := range []job.State{job.Failed, job.Done} {
 		key := b.submit(picture)
 		while(func() {
-			if r := b.Runs.get(key); r != nil {
-				b.leases.adopt(t.Context(), queue.Orphan{Run: r.lease()}, Expired)
+			if r := b.Runs.Get(key); r != nil {
+				b.leases.adopt(t.Context(), queue.Orphan{Run: r.Lease()}, run.Expired)
 			}
 		}, func() { b.reaches(key, state) })
 		b.instances[0].on("POST /prompt", nil)
@@ -70,54 +71,6 @@ func TestWhoseJobRunsIsAskedMeanwhile(t *testing.T) {
 	})
 	require.Len(t, b.Affinity.WarmFor(job.DefaultTenant, "client"), 1)
 	require.Empty(t, b.Affinity.WarmFor(job.DefaultTenant, "other"))
-}
-
-// The dispatcher holds a connection while it asks the queue for permission to give
-// it a job. A run that is being taken over must wait for that and not be given up.
-func TestAdoptedRunWaitsForTheLink(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		d := New(Config{Settings: func() Settings { return Settings{ContactTimeout: time.Minute} }})
-		conn := linkTo("gpu", fleet.NewRegistry())
-		trying := &run{d: d.runner, claim: claim{own: job.Job{Key: "other"}}}
-		require.True(t, conn.Attach(trying.holder()))
-		adopted := &run{d: d.runner, claim: claim{own: job.Job{Key: "adopted"}}}
-		seized := make(chan bool)
-		go func() { seized <- d.Runs.seize(t.Context(), conn, adopted, time.Minute) }()
-		select {
-		case <-seized:
-			t.Fatal("the connection was not free")
-		case <-time.After(50 * time.Millisecond):
-		}
-		require.True(t, conn.Detach(trying.holder()))
-		require.True(t, <-seized)
-		require.Equal(t, adopted, runsOf(conn)[0])
-	})
-}
-
-// An instance can refuse a prompt before the hub has reported it as running there. The instance
-// must not be shown as busy then, because nothing would ever make it idle again.
-func TestRunThatEndsBeforeItIsShown(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		registry := fleet.NewRegistry()
-		name := must(registry.AddStatic("http://127.0.0.1:8188"))
-		registry.Observe(fleet.InstanceReport{Name: name, Up: true})
-		state := func() fleet.State { i, _ := registry.Instance(name); return i.State }
-		conn := linkTo(name, registry)
-		one, two := &run{claim: claim{own: job.Job{ID: "one"}}}, &run{claim: claim{own: job.Job{ID: "two"}}}
-		require.True(t, conn.Attach(one.holder()))
-		require.True(t, conn.Detach(one.holder()))
-		conn.Show(one.holder())
-		require.Equal(t, fleet.Idle, state())
-		require.True(t, conn.Attach(two.holder()))
-		conn.Show(one.holder())
-		require.Equal(t, fleet.Idle, state())
-		conn.Show(two.holder())
-		require.Equal(t, fleet.Busy, state())
-		require.False(t, conn.Detach(one.holder()))
-		require.Equal(t, fleet.Busy, state(), "a run that was there before frees nothing")
-		require.True(t, conn.Detach(two.holder()))
-		require.Equal(t, fleet.Idle, state())
-	})
 }
 
 // An instance is left to the hub that gave it the last run, but only for a moment, even if that hub
@@ -196,17 +149,17 @@ func TestFreeSet(t *testing.T) {
 			for _, conn := range want {
 				its = append(its, conn.Name)
 			}
-			idle, infos := d.Openings.idle()
+			idle, infos := d.Openings.Idle()
 			require.Equal(t, its, names(idle))
 			require.Len(t, infos, len(want))
 		}
 		check(conns...)
-		r := &run{claim: claim{own: job.Job{ID: "one"}}}
-		require.True(t, conns[1].Attach(r.holder()))
+		r := d.runner.New(nil, job.Job{ID: "one"})
+		require.True(t, conns[1].Attach(r.Holder()))
 		check(conns[0], conns[2])
 		conns[0].SetDown()
 		check(conns[2])
-		require.True(t, conns[1].Detach(r.holder()))
+		require.True(t, conns[1].Detach(r.Holder()))
 		check(conns[1], conns[2])
 		conns[0].SetOpen()
 		check(conns...)
@@ -222,14 +175,14 @@ func TestFreeSet(t *testing.T) {
 
 // slowRun does not say what its job is until done is closed.
 type slowRun struct {
-	*holder
+	instance.Holder
 	asked, done chan struct{}
 }
 
 func (r *slowRun) Job() job.Job {
 	close(r.asked)
 	<-r.done
-	return r.holder.Job()
+	return r.Holder.Job()
 }
 
 // TestLookSparesBusyInstances holds the locks of all busy connections: a look for idle instances
@@ -240,13 +193,13 @@ func TestLookSparesBusyInstances(t *testing.T) {
 		done := make(chan struct{})
 		defer close(done)
 		for n, conn := range conns[1:] {
-			r := &slowRun{holder: &holder{claim: claim{own: job.Job{ID: fmt.Sprint(n)}}}, asked: make(chan struct{}), done: done}
+			r := &slowRun{Holder: d.runner.New(nil, job.Job{ID: fmt.Sprint(n)}).Holder(), asked: make(chan struct{}), done: done}
 			require.True(t, conn.Attach(r))
 			go conn.Detach(r) // asks the run with the lock held
 			<-r.asked
 		}
 		found := make(chan []schedule.Idle, 1)
-		go func() { idle, _ := d.Openings.idle(); found <- idle }()
+		go func() { idle, _ := d.Openings.Idle(); found <- idle }()
 		select {
 		case idle := <-found:
 			require.Equal(t, []string{conns[0].Name}, names(idle))

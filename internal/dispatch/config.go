@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/traces"
@@ -19,12 +20,7 @@ import (
 
 // Settings may change while the dispatcher runs.
 type Settings struct {
-	// StallTimeout is how long an instance may be silent in the middle of a run before it is asked
-	// what it is doing.
-	StallTimeout time.Duration
-	// ContactTimeout is how long an instance may be unreachable in the middle of a run before the
-	// run counts as lost.
-	ContactTimeout time.Duration
+	run.Settings
 	// Overtaking is how long a waiting job may be overtaken by jobs whose models an instance has
 	// loaded, and by short ones of other tenants; if not positive, never.
 	Overtaking time.Duration
@@ -34,17 +30,9 @@ type Settings struct {
 	// PreemptBulk lets a young run of a bulk job be interrupted for an interactive job that would
 	// wait longer than this; if not positive, never.
 	PreemptBulk time.Duration
-	// JobTimeout bounds one run; 0 means no bound.
-	JobTimeout time.Duration
-	// UnrunnableTimeout is how long a job waits for an instance that could run it.
-	UnrunnableTimeout time.Duration
 	// CatalogAge is how old the hub's knowledge of an instance's classes and models may be when a
 	// client asks for it.
 	CatalogAge time.Duration
-	// Split lets idle instances make the batch of one job together.
-	Split bool
-	// Ahead gives an instance its next job while it is still running one.
-	Ahead bool
 	// Reserved says which instances only some tenants may use.
 	Reserved schedule.Reservations
 	// SecretsTo says which instances get the API keys of prompts.
@@ -106,7 +94,7 @@ type Config struct {
 	// Traces returns the current tracer of jobs, nil for none. May be nil.
 	Traces func() *traces.Tracer
 	// Observe takes measurements. May be nil.
-	Observe Observer
+	Observe run.Observer
 	Logger  *slog.Logger
 }
 

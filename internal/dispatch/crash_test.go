@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -28,21 +26,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
-
-// A job whose body cannot be read and that was about to be cancelled ends as cancelled. It has no
-// files and no graph by then.
-func TestCancelOfAJobWithoutABody(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, 0)
-		key := b.submit(picture)
-		b.spoil("body", key, "")
-		claimed := must(b.Queue.Claim(t.Context(), queue.ClaimRequest{Key: key, Instance: "gpu", Hub: b.Hub, Upstream: uuid.NewString(), SID: "sid"}))
-		must(b.Queue.Cancel(t.Context(), key))
-		r := b.runner.newRun(nil, claimed)
-		b.runner.launch(r, preparation{r}.execute)
-		b.reaches(key, job.Cancelled)
-	})
-}
 
 // A panic in a run ends that run's job with an error. The hub goes on, and the
 // instance is free for the next job.
@@ -62,20 +45,6 @@ func TestPanicEndsOneRun(t *testing.T) {
 		}
 		require.Contains(t, b.logged(), "panics.Do", "the log has the stack")
 		require.Equal(t, []string{"failed", "failed"}, b.ends())
-	})
-}
-
-// The same holds for a panic in a goroutine working beside the run.
-func TestPanicBesideARun(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, 1)
-		key := b.submit(endless)
-		b.runs(key)
-		b.Runs.get(key).beside("testing", func() { panic("broken") })
-		require.Contains(t, b.failure(key), "The hub failed")
-		b.leaves(key)
-		b.reaches(b.submit(picture), job.Done)
-		require.Contains(t, b.logged(), "TestPanicBesideARun.func", "the log has the stack")
 	})
 }
 
@@ -185,7 +154,7 @@ func TestUnreadableBodyEndsItsJob(t *testing.T) {
 		claims           int
 	}
 	beside.Cases(t, map[string]row{
-		"sealed with another key": {"secret", "sealed elsewhere", "secrets cannot be decrypted", maxUnsealed},
+		"sealed with another key": {"secret", "sealed elsewhere", "secrets cannot be decrypted", 3},
 		"damaged":                 {"body", "no zstd", "corrupt value", 1},
 		"gone":                    {"body", "", "no such job", 1},
 	}, func(t *testing.T, tt row) {
@@ -204,22 +173,6 @@ func TestUnreadableBodyEndsItsJob(t *testing.T) {
 		eventually(t, func() bool { return claims() >= tt.claims }, deadline, time.Millisecond)
 		require.Equal(t, tt.claims, claims())
 	})
-}
-
-// A client is shown why its job was not taken, without being told where Redis is.
-func TestReasonsDoNotTellWhereRedisIs(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 0)
-	db := redistest.Open(t, "redis://127.0.0.1:1?max_retries=-1")
-	err := db.Ping(t.Context())
-	require.ErrorIs(t, err, queue.ErrUnavailable)
-	require.ErrorContains(t, err, "127.0.0.1:1")
-	r := b.runner.newRun(nil, job.Job{Key: "key"})
-	for name, res := range map[string]result{
-		"body": preparation{r}.unreadable(t.Context(), err), "inputs": posting{r}.notTaken(fmt.Errorf("files: %w", err)),
-	} {
-		require.Equal(t, result{kind: excused, cause: Redis, reason: "the hub's queue cannot be reached", anywhere: true}, res, name)
-	}
 }
 
 // A job that no instance can run does not wait for ever, even if its body cannot be read either.

@@ -14,10 +14,11 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/run"
 )
 
 // daySettings are the defaults of the hub.
-var daySettings = Settings{Overtaking: 10 * time.Second, ShortFirst: 2 * time.Minute, UnrunnableTimeout: time.Hour}
+var daySettings = Settings{Overtaking: 10 * time.Second, ShortFirst: 2 * time.Minute, Settings: run.Settings{UnrunnableTimeout: time.Hour}}
 
 // Traffic of several tenants with bursts, priorities and two kinds of servers: every pass obeys the
 // laws of daySim.check, every job runs, and the mean time until a model is loaded and computing is

@@ -175,7 +175,7 @@ func (d *daySim) replay(list []arrival, cut bool) dayResult {
 			d.post(ctx, at, list[at])
 			at++
 		}
-		if next.Sub(d.lineAt) >= tendEvery {
+		if next.Sub(d.lineAt) >= readAgain {
 			d.lineAt = next
 			d.line.read(ctx)
 		}
@@ -188,7 +188,7 @@ func (d *daySim) replay(list []arrival, cut bool) dayResult {
 }
 
 func (d *daySim) post(ctx context.Context, n int, a arrival) {
-	j := &dayJob{arrival: a, key: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), shape: Shape(a.kind.graph)}
+	j := &dayJob{arrival: a, key: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), shape: schedule.Shape(a.kind.graph)}
 	accepted := must(d.Queue.Enqueue(ctx, queue.Submission{
 		Key: j.key, ID: j.key, Requester: job.Requester{Tenant: a.tenant, Caller: a.caller, Client: a.caller},
 		Class: a.kind.class, Shape: j.shape, Priority: a.priority, BodyHash: j.key,
@@ -249,7 +249,7 @@ func (d *daySim) soonServers() (list []schedule.Soon) {
 		if s.running == nil {
 			continue
 		}
-		e := d.durations.estimate(s.running.shape, d.reports.Gpu(s.name))
+		e := d.durations.Estimate(s.running.shape, d.reports.Gpu(s.name))
 		if !e.Certain() {
 			continue
 		}
@@ -276,7 +276,7 @@ func (d *daySim) give(ctx context.Context, left *int, pair schedule.Placement) e
 	require.Nil(d.t, s.running, "a server that is busy")
 	require.True(d.t, d.daySpec.able(s.number, j.kind), "a server that cannot run it")
 	claimed, classes, err := d.Queue.ClaimCounting(ctx, queue.ClaimRequest{
-		Key: j.key, Tenant: j.tenant, Instance: s.name, Hub: d.Hub, Upstream: j.key, SID: "sid", Cost: d.durations.cost(j.shape, s.name),
+		Key: j.key, Tenant: j.tenant, Instance: s.name, Hub: d.Hub, Upstream: j.key, SID: "sid", Cost: d.durations.Cost(j.shape, s.name),
 	})
 	require.NoError(d.t, err)
 	*left = classes
@@ -315,7 +315,7 @@ func (d *daySim) end(ctx context.Context, s *dayServer) {
 	require.NoError(d.t, d.Queue.Finish(ctx, j.run, queue.Outcome{State: job.Done, Entry: []byte("{}")}))
 	st, ok := schedule.DecodeStructure(j.shape)
 	require.True(d.t, ok)
-	d.durations.known.Add(
+	d.durations.Known.Add(
 		schedule.Pair{Structure: st.Key, Kind: st.Kind, GPU: d.reports.Gpu(s.name)},
 		schedule.Sample{Work: st.Work, Ran: time.Since(j.began), Cold: j.cold},
 	)

@@ -1,15 +1,18 @@
-// Package dispatch decides which job goes where and follows each run to its end. It holds no jobs:
-// whatever happens to this process, the queue knows which jobs are waiting and which are leased,
-// and the instances know what they are running.
+// Package dispatch decides which job goes where. It holds no jobs: whatever happens to this process,
+// the queue knows which jobs are waiting and which are leased, and the instances know what they are
+// running.
 //
 // Package schedule decides, Dispatcher asks it whenever a job arrives or an instance becomes idle,
-// and a run does the rest.
+// and package run follows each job from there to its end.
 package dispatch
 
 import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/learned"
+	"github.com/comfyhub/comfyhub/internal/run"
 
 	"golang.org/x/sync/semaphore"
 
@@ -28,21 +31,21 @@ type Dispatcher struct {
 	Affinity  *Affinity
 	Blame     *Blame
 	Discovery *instance.Discovery
-	Doors     *Doors
+	Doors     *run.Doors
 	Forecasts *Forecasts
 	Instances *Instances
-	Lessons   *Lessons
+	Lessons   *run.Lessons
 	Logs      *instance.Logs
-	Notices   *Notices
+	Notices   *run.Notices
 	Openings  *Openings
 	Panels    *instance.Panels
-	Repeats   *Repeats
-	Runs      *Runs
+	Repeats   *run.Repeats
+	Runs      *run.Runs
 	Waiting   *Waiting
 	Watchdog  *Watchdog
 
 	claimer      *claimer
-	durations    *durations
+	durations    *learned.Durations
 	heartbeat    *heartbeat
 	holds        *holds
 	judged       *judgements
@@ -51,7 +54,7 @@ type Dispatcher struct {
 	line         *waitLine
 	links        *instance.Room
 	listener     *listener
-	memory       *memory
+	memory       *run.Memory
 	models       *modelSets
 	users        *modelUsers
 	order        *order
@@ -62,7 +65,7 @@ type Dispatcher struct {
 	reports      *instance.Reports
 	requirements *requirements
 	rests        *rests
-	runner       *runner
+	runner       *run.Runner
 	sharing      *sharing
 	signal       *signal
 
@@ -80,13 +83,13 @@ func New(c Config) *Dispatcher {
 		c.Traces = func() *traces.Tracer { return nil }
 	}
 	if c.Observe == nil {
-		c.Observe = unobserved{}
+		c.Observe = run.Unobserved{}
 	}
 	if c.Paused == nil {
 		c.Paused = func() error { return nil }
 	}
 	d := &Dispatcher{
-		Config: c, signal: newSignal(), judged: &judgements{}, holds: &holds{}, kept: &keptGPUs{}, Runs: newRuns(),
+		Config: c, signal: newSignal(), judged: &judgements{}, holds: &holds{}, kept: &keptGPUs{}, Runs: run.NewRuns(),
 		models: &modelSets{queue: c.Queue}, users: &modelUsers{}, line: &waitLine{queue: c.Queue, log: c.Logger},
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
@@ -109,31 +112,42 @@ func (d *Dispatcher) openInstances() {
 		GPUs:           func() map[string]string { return c.Settings().GPUs },
 		Above: struct {
 			*signal
-			*superseded
-		}{d.signal, &superseded{queue: c.Queue, settings: c.Settings}},
+			*run.Superseded
+		}{d.signal, run.NewSuperseded(c.Queue, d.runSettings)},
 	})
 	d.links, d.reports, d.Discovery, d.Logs, d.Panels = parts, parts.Reports, parts.Discovery, parts.Logs, parts.Panels
 	d.Access = &Access{fleet: c.Fleet, settings: c.Settings, judged: d.judged}
 	d.Instances = &Instances{Links: parts.Links, access: d.Access}
 	d.Affinity = &Affinity{instances: d.Instances}
 	d.otherHubs = &otherHubs{roster: c.Roster, access: d.Access, instances: d.Instances}
-	d.Lessons = &Lessons{fleet: c.Fleet, queue: c.Queue}
+	d.Lessons = run.NewLessons(c.Fleet, c.Queue)
 	d.Blame = &Blame{
-		fleet: c.Fleet, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs, judged: d.judged, signal: d.signal, log: c.Logger,
+		Health: run.NewHealth(c.Fleet, d.reports, d.Instances.Links, d.signal, c.Logger),
+		fleet: c.Fleet, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs, judged: d.judged,
 	}
 	d.judged.standIns, d.judged.forAPI = d.Blame.standIns, d.Blame.forAPI
+}
+
+// runSettings are the settings of runs as they are now.
+func (d *Dispatcher) runSettings() run.Settings { return d.Settings().Settings }
+
+// elsewhere is what runs are told of the rest of the fleet.
+type elsewhere struct {
+	*Instances
+	*otherHubs
+	*Openings
 }
 
 // openPlacing makes the parts that decide which job goes where.
 func (d *Dispatcher) openPlacing() {
 	c := d.Config
-	d.memory = &memory{fleet: c.Fleet, instances: d.Instances, reports: d.reports}
+	d.memory = run.NewMemory(c.Fleet, d.reports, d.Instances.Links)
 	d.rests = &rests{signal: d.signal, memory: d.memory, first: instance.FirstRest}
-	d.durations = &durations{queue: c.Queue, reports: d.reports, log: c.Logger}
+	d.durations = learned.New(c.Queue, d.reports, c.Logger)
 	d.sharing = &sharing{fleet: c.Fleet, settings: c.Settings, instances: d.Instances, durations: d.durations}
 	d.Openings = &Openings{
 		fleet: c.Fleet, settings: c.Settings, paused: c.Paused, access: d.Access, reports: d.reports, instances: d.Instances,
-		health: &d.Blame.health, sharing: d.sharing, rests: d.rests, signal: d.signal,
+		health: d.Blame.Health, sharing: d.sharing, rests: d.rests, signal: d.signal,
 	}
 	d.Forecasts = &Forecasts{
 		fleet: c.Fleet, queue: c.Queue, settings: c.Settings, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs,
@@ -142,7 +156,7 @@ func (d *Dispatcher) openPlacing() {
 	}
 	d.order = &order{settings: c.Settings, durations: d.durations, reports: d.reports, line: d.line, models: d.models, holds: d.holds}
 	d.requirements = &requirements{queue: c.Queue, judged: d.judged, order: d.order}
-	d.Notices = &Notices{queue: c.Queue, streams: c.Streams}
+	d.Notices = run.NewNotices(c.Queue, c.Streams)
 	d.Waiting = &Waiting{
 		queue: c.Queue, settings: c.Settings, check: c.Unfit, paused: c.Paused, traces: c.Traces, access: d.Access, instances: d.Instances,
 		otherHubs: d.otherHubs, judged: d.judged, notices: d.Notices, log: c.Logger,
@@ -161,23 +175,19 @@ func (d *Dispatcher) openPlacing() {
 // openRuns makes the parts that begin runs and follow them.
 func (d *Dispatcher) openRuns() {
 	c := d.Config
-	d.Doors = &Doors{queue: c.Queue, runs: d.Runs, signal: d.signal}
-	d.runner = &runner{
-		outside: outside{
-			queue: c.Queue, streams: c.Streams, fleet: c.Fleet, files: c.Files, settings: c.Settings, observe: c.Observe, shown: c.Shown,
-			faulted: c.Faulted, traces: c.Traces,
-		},
-		places:     places{reports: d.reports, instances: d.Instances, otherHubs: d.otherHubs, openings: d.Openings, discovery: d.Discovery},
-		experience: experience{blame: d.Blame, rests: d.rests, memory: d.memory, durations: d.durations},
-		register:   register{runs: d.Runs, doors: d.Doors, notices: d.Notices, affinity: d.Affinity},
-		signal:     d.signal, ctx: d.ctx, work: &d.work, log: c.Logger,
-	}
+	d.Doors = run.NewDoors(c.Queue, d.Runs, d.signal)
+	d.runner = run.NewRunner(run.Around{
+		Queue: c.Queue, Streams: c.Streams, Fleet: c.Fleet, Files: c.Files, Settings: d.runSettings, Observe: c.Observe, Shown: c.Shown,
+		Faulted: c.Faulted, Traces: c.Traces, Given: func(j job.Job, instance string) { d.Affinity.note(j.Tenant, j.Client, instance) },
+		Reports: d.reports, Links: d.Instances.Links, Discovery: d.Discovery, Elsewhere: elsewhere{d.Instances, d.otherHubs, d.Openings},
+		Health: d.Blame.Health, Rests: d.rests, Memory: d.memory, Durations: d.durations,
+		Runs: d.Runs, Doors: d.Doors, Notices: d.Notices, Signal: d.signal, Ctx: d.ctx, Work: &d.work, Logger: c.Logger,
+	})
 	d.claimer = &claimer{
 		queue: c.Queue, hub: c.Hub, instances: d.Instances, requirements: d.requirements, durations: d.durations, models: d.models, users: d.users, line: d.line,
-		holds: d.holds, rests: d.rests, notices: d.Notices, runs: d.Runs, runner: d.runner, observe: c.Observe, signal: d.signal,
-		ctx: d.ctx, work: &d.work, log: c.Logger,
+		holds: d.holds, rests: d.rests, notices: d.Notices, runner: d.runner, observe: c.Observe, ctx: d.ctx, log: c.Logger,
 	}
-	d.Repeats = &Repeats{queue: c.Queue, files: c.Files, instances: d.Instances, claimer: d.claimer, log: c.Logger}
+	d.Repeats = run.NewRepeats(d.runner, c.Hub, d.line.leave)
 	d.placer = &placer{
 		fleet: c.Fleet, settings: c.Settings, access: d.Access, instances: d.Instances, openings: d.Openings, blame: d.Blame,
 		requirements: d.requirements, order: d.order, forecasts: d.Forecasts, holds: d.holds, kept: d.kept, judged: d.judged,
@@ -215,7 +225,7 @@ func (d *Dispatcher) Start() {
 	}
 	d.work.Go(d.Logger, "looking for stuck jobs", func() { d.Watchdog.watch(d.ctx) })
 	d.work.Go(d.Logger, "keeping the line up to date", func() { d.line.tend(d.ctx) })
-	d.work.Go(d.Logger, "learning how long jobs run", func() { d.durations.tend(d.ctx) })
+	d.work.Go(d.Logger, "learning how long jobs run", func() { d.durations.Tend(d.ctx) })
 }
 
 // Close stops all work and waits for it. Runs continue on their instances; another hub takes them
@@ -246,12 +256,12 @@ func (d *Dispatcher) loop(ctx context.Context) {
 	tick := time.NewTicker(safetyTick)
 	defer tick.Stop()
 	for {
-		asked := d.Doors.awaited()
+		asked := d.Doors.Awaited()
 		next, err := d.placer.look(ctx)
 		if err != nil && ctx.Err() == nil {
 			d.Logger.Debug("cannot look for work", "error", err)
 		}
-		d.Doors.dismiss(ctx, asked)
+		d.Doors.Dismiss(ctx, asked)
 		if due := d.preemption.makeWay(ctx); due > 0 && (next == 0 || due < next) {
 			next = due
 		}

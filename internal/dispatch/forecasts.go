@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/learned"
+	"github.com/comfyhub/comfyhub/internal/run"
+
 	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -22,9 +25,9 @@ type Forecasts struct {
 	access    *Access
 	reports   *instance.Reports
 	instances *Instances
-	runs      *Runs
+	runs      *run.Runs
 	rests     *rests
-	durations *durations
+	durations *learned.Durations
 	sharing   *sharing
 	kept      *keptGPUs
 	models    *modelSets
@@ -113,3 +116,23 @@ func (f *Forecasts) soon(classes map[string][]byte) []schedule.Soon {
 // WaitsFor returns the busy instance that a job is waiting for because it has the job's models
 // loaded, "" if none.
 func (f *Forecasts) WaitsFor(key string) string { return f.holds.of(key, time.Now()) }
+
+// Spent returns where the time of runs like a job's goes, and of how many runs that is known, on
+// average and at least: on the type of GPU that has run it, if that is known, or on any.
+func (f *Forecasts) Spent(shape, instance string) (mean, least schedule.Spent, runs int) {
+	s, ok := schedule.DecodeStructure(shape)
+	if !ok {
+		return nil, nil, 0
+	}
+	return f.durations.Spending.Of(s, f.reports.Gpu(instance))
+}
+
+// Loading returns how much longer a run like a job's takes that has to load its models, and how
+// many of the last runs had to; zeros if that is not known.
+func (f *Forecasts) Loading(shape, instance string) (extra time.Duration, cold, runs int) {
+	s, ok := schedule.DecodeStructure(shape)
+	if !ok {
+		return 0, 0, 0
+	}
+	return f.durations.Known.Loading(s, f.reports.Gpu(instance))
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/run"
 )
 
 // heartbeat tells other hubs that this one is alive, and takes over the runs of those that are not.
@@ -110,7 +111,7 @@ func (h *heartbeat) inheritFrom(ctx context.Context, hub string) {
 		}
 		orphan, err := h.queue.Inherit(ctx, held, h.hub)
 		if err == nil {
-			h.leases.adopt(ctx, orphan, Silent)
+			h.leases.adopt(ctx, orphan, run.Silent)
 		}
 	}
 	if left == 0 {

@@ -1,10 +1,15 @@
 package dispatch
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/run"
 )
 
 // Instances are the instances that this hub is connected to.
@@ -27,39 +32,40 @@ func (is *Instances) ClientsOf(kind, tenant string) []*comfyui.Client {
 	return out
 }
 
-// others returns the other connected instances that could run the run's job, without those that cost
-// money.
-func (is *Instances) others(r *run) (others []*instance.Link) {
-	needs, err := catalog.DecodeRequirements(r.body.Requires)
+// Others implements [run.Elsewhere].
+func (is *Instances) Others(than *instance.Link, j job.Job, requires []byte) (others []*instance.Link) {
+	needs, err := catalog.DecodeRequirements(requires)
 	if err != nil {
 		return nil
 	}
-	key, tenant := r.Job().Key, r.Job().Tenant
 	for _, conn := range is.Open() {
-		if conn != r.conn && conn.Kind != fleet.KindOverflow && is.access.mayUse(tenant, conn.Name) && !conn.Refused.Itself(key) && conn.Abilities() != nil && len(conn.Abilities().Satisfies(needs)) == 0 {
+		if conn != than && conn.Kind != fleet.KindOverflow && is.access.mayUse(j.Tenant, conn.Name) && !conn.Refused.Itself(j.Key) && conn.Abilities() != nil && len(conn.Abilities().Satisfies(needs)) == 0 {
 			others = append(others, conn)
 		}
 	}
 	return others
 }
 
+// Watched implements [run.Elsewhere].
+func (is *Instances) Watched() bool { return is.watched.any() }
+
 // Activities returns what the connected instances are doing, by name.
-func (is *Instances) Activities() map[string]Activity {
+func (is *Instances) Activities() map[string]run.Activity {
 	is.watched.note()
 	connected := is.Open()
-	all := make(map[string]Activity, len(connected))
+	all := make(map[string]run.Activity, len(connected))
 	for _, conn := range connected {
-		all[conn.Name] = activityOf(conn)
+		all[conn.Name] = run.ActivityOf(conn)
 	}
 	return all
 }
 
 // Activity returns what one instance is doing; the zero value if it is not connected.
-func (is *Instances) Activity(instance string) Activity {
+func (is *Instances) Activity(instance string) run.Activity {
 	if conn := is.Get(instance); conn != nil {
-		return activityOf(conn)
+		return run.ActivityOf(conn)
 	}
-	return Activity{}
+	return run.Activity{}
 }
 
 // Preview returns the latest picture of the run that this hub follows at an instance, if the run is
@@ -70,11 +76,7 @@ func (is *Instances) Preview(instance, key string) (comfyui.Binary, bool) {
 	if conn == nil {
 		return comfyui.Binary{}, false
 	}
-	r := runsOf(conn)[0]
-	if r == nil || r.Job().Key != key {
-		return comfyui.Binary{}, false
-	}
-	return r.doing.picture()
+	return run.PreviewAt(conn, key)
 }
 
 // Evict takes back what an instance is running for this hub: the run is interrupted, and its job
@@ -85,9 +87,19 @@ func (is *Instances) Evict(instance string) {
 	if conn == nil {
 		return
 	}
-	for _, r := range runsOf(conn) {
+	for _, r := range run.Of(conn) {
 		if r != nil {
-			r.mail.put(runEvent{kind: evictAsked})
+			r.Evict()
 		}
 	}
 }
+
+// watchedFor is how long after a call of Activities runs keep noting the class of their nodes.
+const watchedFor = 10 * time.Second
+
+// interest says until when somebody is interested. The zero value means nobody is.
+type interest struct{ until atomic.Int64 } // Unix nanoseconds
+
+func (i *interest) note() { i.until.Store(time.Now().Add(watchedFor).UnixNano()) }
+
+func (i *interest) any() bool { return time.Now().UnixNano() < i.until.Load() }

@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/run"
 )
 
 // leases keeps the leases of this hub's runs and takes over runs whose leases have ended.
@@ -15,9 +16,9 @@ type leases struct {
 	queue      *queue.Queue
 	settings   func() Settings
 	hub, hubID string
-	runs       *Runs
-	runner     *runner
-	observe    Observer
+	runs       *run.Runs
+	runner     *run.Runner
+	observe    run.Observer
 	log        *slog.Logger
 	// lost are the runs that the last renewal did not find.
 	lost chan []job.Run
@@ -62,17 +63,8 @@ func (l *leases) heal(ctx context.Context) {
 	}
 }
 
-// leasesOf returns the leases of runs.
-func leasesOf(runs []*run) []job.Run {
-	out := make([]job.Run, len(runs))
-	for i, r := range runs {
-		out[i] = r.lease()
-	}
-	return out
-}
-
 func (l *leases) renew(ctx context.Context) {
-	held := leasesOf(l.runs.all())
+	held := l.runs.Leases()
 	if len(held) == 0 {
 		return
 	}
@@ -99,14 +91,12 @@ func (l *leases) renew(ctx context.Context) {
 // renewal under way would take that run for lost, and by the time it is looked at here it has the
 // new fence.
 func (l *leases) recover(ctx context.Context, lost []job.Run) {
-	gone, err := l.queue.Recover(ctx, leasesOf(l.runs.all()), lost)
+	gone, err := l.queue.Recover(ctx, l.runs.Leases(), lost)
 	if err != nil {
 		return // the next renewal finds them again
 	}
-	for _, run := range gone {
-		if r := l.runs.get(run.Key); r != nil && r.lease().Fence == run.Fence {
-			r.mail.put(runEvent{kind: leaseLost})
-		}
+	for _, held := range gone {
+		l.runs.Lose(held)
 	}
 }
 
@@ -126,7 +116,7 @@ func (l *leases) adoptOwn(ctx context.Context) {
 			}
 			orphan, err := l.queue.Adopt(ctx, held, l.hub)
 			if err == nil {
-				l.adopt(ctx, orphan, Own)
+				l.adopt(ctx, orphan, run.Own)
 			}
 		}
 		return
@@ -145,28 +135,21 @@ func (l *leases) sweep(ctx context.Context) {
 		return
 	}
 	for _, o := range orphans {
-		if mine := l.runs.get(o.Key); mine != nil {
-			mine.relet(o.Run) // before anything slow: it cannot be renewed until then
-		}
+		l.runs.Relet(o.Run) // before anything slow: it cannot be renewed until then
 	}
 	for _, o := range orphans {
-		l.adopt(ctx, o, Expired)
+		l.adopt(ctx, o, run.Expired)
 	}
 }
 
 // adopt follows a run that somebody else began. A run that is still going on is followed to its
 // end, one that has ended is collected, and only a job whose run is really lost runs again.
-func (l *leases) adopt(ctx context.Context, o queue.Orphan, from Origin) {
-	if mine := l.runs.get(o.Key); mine != nil {
-		// Our own run, whose lease ended while Redis was away, or which another hub took while this
-		// one was hanging: it goes on under the new fence.
-		mine.relet(o.Run)
-		if from == Silent {
-			mine.mail.put(runEvent{kind: heldElsewhere})
-		}
-		return
+func (l *leases) adopt(ctx context.Context, o queue.Orphan, from run.Origin) {
+	ours := l.runs.Relet
+	if from == run.Silent {
+		ours = l.runs.Held
 	}
-	if l.runs.claims(o.Run) {
+	if ours(o.Run) || l.runs.Claims(o.Run) {
 		return
 	}
 	j, err := l.queue.Get(ctx, o.Key)
@@ -174,14 +157,7 @@ func (l *leases) adopt(ctx context.Context, o queue.Orphan, from Origin) {
 		l.log.Warn("cannot read an orphaned job", "job", o.Key, "error", err)
 		return
 	}
-	j.Run, j.Fence = o.Run, o.Fence
 	l.observe.Adopted(from)
 	l.log.Info("taking over a run", "job", o.Key, "instance", o.Instance)
-	r := l.runner.newRun(nil, j)
-	r.log, r.adopted = r.log.With("instance", o.Instance), from
-	if o.CancelAsked {
-		r.wish = cancelled
-		r.parting.unwant()
-	}
-	l.runner.launch(r, func(ctx context.Context) result { return adopting{r}.takeOver(ctx, o) })
+	l.runner.Adopt(o, j, from)
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -17,6 +18,9 @@ const maxLine = 256
 // underWay is how many jobs may leave while the reply that accepts a job is on its way. If more are
 // missing, the line does not know about them.
 const underWay = 16
+
+// readAgain is how often a line that is stale is read again.
+const readAgain = 2 * time.Second
 
 // waitLine holds the first waiting jobs in the order in which they are due, as this hub knows them
 // without asking Redis: it sees jobs come and go. Where that is not enough, since other hubs take
@@ -155,7 +159,7 @@ func (l *waitLine) replace(jobs []job.Job) {
 
 // tend reads the line again whenever that is necessary, until ctx ends.
 func (l *waitLine) tend(ctx context.Context) {
-	for retry.Sleep(ctx, tendEvery) {
+	for retry.Sleep(ctx, readAgain) {
 		l.read(ctx)
 	}
 }

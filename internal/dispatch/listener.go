@@ -9,6 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -19,9 +20,9 @@ type listener struct {
 	hub            string
 	endedElsewhere func(ctx context.Context, e queue.Event)
 	instances      *Instances
-	runs           *Runs
+	runs           *run.Runs
 	leases         *leases
-	doors          *Doors
+	doors          *run.Doors
 	line           *waitLine
 	models         *modelSets
 	signal         *signal
@@ -40,7 +41,7 @@ func (l *listener) heard(e queue.Event) {
 		l.streams.Statuses.JobChanged("", "")
 	case queue.Queued:
 		l.line.heard()
-		if e.Hub != "" || l.doors.of(e.Key) == nil { // else this hub has accepted it, and knows
+		if e.Hub != "" || !l.doors.Accepted(e.Key) { // else this hub has accepted it, and knows
 			l.signal.Wake()
 		}
 		l.streams.Statuses.JobChanged(e.Tenant, e.Caller)
@@ -54,7 +55,7 @@ func (l *listener) heard(e queue.Event) {
 		l.signal.Freed()
 	case queue.Refused:
 		if e.Hub != l.hub { // if it is this hub's own run, the run settles it when its instance is free again
-			l.doors.of(e.Key).settle(nil)
+			l.doors.Settle(e.Key)
 		}
 	case queue.CancelAsk:
 		l.runs.Cancel(e.Key)
@@ -66,7 +67,7 @@ func (l *listener) heard(e queue.Event) {
 		l.runs.Withdraw(e.Key)
 		l.streams.Statuses.JobChanged(e.Tenant, e.Caller)
 	case queue.PartEnded:
-		l.runs.partEnded(e.Key)
+		l.runs.PartEnded(e.Key)
 	case queue.Ended:
 		l.line.leave(e.Key)
 		if e.Hub == l.hub && e.State == job.Done {
@@ -83,7 +84,7 @@ func (l *listener) heard(e queue.Event) {
 		l.streams.Statuses.JobMoved(e.Tenant, e.Caller)
 	case queue.Splitting:
 	case queue.Started: // changes neither a listing nor a count
-		l.doors.of(e.Key).settle(nil)
+		l.doors.Settle(e.Key)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -17,14 +18,14 @@ type Openings struct {
 	access    *Access
 	reports   *instance.Reports
 	instances *Instances
-	health    *health
+	health    *run.Health
 	sharing   *sharing
 	rests     *rests
 	signal    *signal
 }
 
-// idle lists the instances that could take a job now.
-func (o *Openings) idle() ([]schedule.Idle, []*catalog.Info) {
+// Idle lists the instances that could take a job now.
+func (o *Openings) Idle() ([]schedule.Idle, []*catalog.Info) {
 	var (
 		idle  []schedule.Idle
 		infos []*catalog.Info
@@ -42,7 +43,7 @@ func (o *Openings) idle() ([]schedule.Idle, []*catalog.Info) {
 		if i, info, ok := conn.Idle(); ok {
 			i.Refused = o.rests.at(conn, at)
 			i.Tenants = settings.Reserved.For(conn.Name)
-			i.Rests = o.health.rests(conn.Name)
+			i.Rests = o.health.Rests(conn.Name)
 			idle, infos, gpus = append(idle, i), append(infos, info), append(gpus, instance.GPUName(settings.GPUs, at))
 		}
 	}
@@ -71,7 +72,7 @@ func (o *Openings) busy() (idle []schedule.Idle, infos []*catalog.Info) {
 // HasIdle reports whether an instance that could run a tenant's job is idle now, so that it will
 // likely run the job next.
 func (o *Openings) HasIdle(needs catalog.Requirements, tenant string) bool {
-	idle, infos := o.idle()
+	idle, infos := o.Idle()
 	for n, info := range infos {
 		if schedule.MayUse(idle[n].Tenants, tenant) && len(info.Satisfies(needs)) == 0 {
 			return true

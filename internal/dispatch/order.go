@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/learned"
+
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -14,7 +16,7 @@ import (
 // order says which of the waiting jobs may go before which.
 type order struct {
 	settings  func() Settings
-	durations *durations
+	durations *learned.Durations
 	reports   *instance.Reports
 	line      *waitLine
 	models    *modelSets
@@ -41,7 +43,7 @@ func (o *order) runTimes(idle []schedule.Idle) func(shape string) time.Duration 
 	return func(shape string) time.Duration {
 		ran, ok := known[shape]
 		if !ok {
-			ran = o.durations.estimate(shape, gpu).Ran
+			ran = o.durations.Estimate(shape, gpu).Ran
 			known[shape] = ran
 		}
 		return ran
@@ -60,7 +62,7 @@ func (o *order) shortBehind(idle []schedule.Idle) int {
 // ends returns how long a job runs on an instance, and how long it takes to load its models there;
 // 0 and 0 if unknown.
 func (o *order) ends(j job.Job, instance string) (ran, load time.Duration) {
-	e := o.durations.estimate(j.Shape, o.reports.Gpu(instance))
+	e := o.durations.Estimate(j.Shape, o.reports.Gpu(instance))
 	if !e.Certain() {
 		return 0, 0
 	}

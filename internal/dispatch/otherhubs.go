@@ -14,8 +14,8 @@ type otherHubs struct {
 	instances *Instances
 }
 
-// has reports whether an instance of another hub could run a tenant's job.
-func (o *otherHubs) has(needs catalog.Requirements, tenant string) bool {
+// AnotherHubHas implements [run.Elsewhere].
+func (o *otherHubs) AnotherHubHas(needs catalog.Requirements, tenant string) bool {
 	return o.owners(needs).has(tenant)
 }
 

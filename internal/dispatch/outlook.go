@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -115,7 +116,7 @@ func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {
 	k := [2]string{shape, gpu}
 	e, ok := o.known[k]
 	if !ok {
-		if e = o.from.durations.estimate(shape, gpu); e.Certain() { // otherwise it may be known in a moment
+		if e = o.from.durations.Estimate(shape, gpu); e.Certain() { // otherwise it may be known in a moment
 			o.known[k] = e
 		}
 	}
@@ -138,7 +139,7 @@ func (o *Outlook) ETA(j job.Job, position int) time.Duration {
 	case j.State != job.Queued:
 		return -1
 	}
-	if r := o.from.runs.get(j.Key); r != nil { // it was given out meanwhile
+	if r := o.from.runs.Get(j.Key); r != nil { // it was given out meanwhile
 		return o.given(r)
 	}
 	if end, ok := o.End(j.Key); ok {
@@ -148,7 +149,7 @@ func (o *Outlook) ETA(j job.Job, position int) time.Duration {
 }
 
 // given returns when a job ends that an instance already has, perhaps behind another one.
-func (o *Outlook) given(r *run) time.Duration {
+func (o *Outlook) given(r *run.Run) time.Duration {
 	j := r.Job()
 	gpu := o.from.reports.Gpu(j.Run.Instance)
 	e, conn := o.estimate(j.Shape, gpu), o.from.instances.Get(j.Run.Instance)
@@ -159,8 +160,8 @@ func (o *Outlook) given(r *run) time.Duration {
 		return e.Ran
 	}
 	runs := conn.Runs()
-	if runs[0] == nil || runs[0] == r.holder() {
-		return o.rest(conn, r.holder(), gpu)
+	if runs[0] == nil || runs[0] == r.Holder() {
+		return o.rest(conn, r.Holder(), gpu)
 	}
 	return o.rest(conn, runs[0], gpu) + e.Ran
 }

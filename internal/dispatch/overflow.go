@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -61,7 +62,7 @@ type overflow struct {
 	placer       *placer
 	requirements *requirements
 	forecasts    *Forecasts
-	notices      *Notices
+	notices      *run.Notices
 	access       *Access
 	looked       time.Time
 }
@@ -192,7 +193,7 @@ func (o *overflow) refuses(ctx context.Context, one Place, j job.Job, needs cata
 
 // due returns how long until a waiting job overflows, not above zero if it does now, and why.
 func (o *overflow) due(outlook *Outlook, j job.Job, after time.Duration) (why string, wait time.Duration) {
-	waited := o.notices.age(j)
+	waited := o.notices.Age(j)
 	begin, able := outlook.Begin(j.Key)
 	switch {
 	case !able && outlook.inLine(j.Key):

@@ -61,7 +61,7 @@ type looked struct {
 
 // idle lists the instances that could take a job now, without those that were tried in vain.
 func (p pass) idle() (idle []schedule.Idle, infos []*catalog.Info) {
-	return p.without(p.placer.openings.idle())
+	return p.without(p.placer.openings.Idle())
 }
 
 // without leaves out the instances that were tried in vain.
@@ -183,30 +183,26 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 		p.passed[pair.Instance] = true
 		return nil
 	}
-	r := d.runner.newRun(conn, pair.Job)
-	attach := conn.Attach
-	if p.ahead {
-		attach, r.needs = conn.AttachAhead, d.requirements.met[pair.Job.Class]
-	}
-	if !attach(r.holder()) {
+	r := d.runner.New(conn, pair.Job)
+	if !r.Attach(p.ahead, d.requirements.met[pair.Job.Class]) {
 		p.passed[pair.Instance] = true
 		return nil
 	}
 	request := queue.ClaimRequest{
 		Key: key, Tenant: pair.Job.Tenant, Instance: conn.Name, Hub: d.hub, Upstream: conn.UpstreamID(pair.Job), SID: conn.ClientID(),
-		Ahead: p.ahead, After: conn.After(), Cost: d.durations.cost(pair.Job.Shape, conn.Name), Why: pair.Why,
+		Ahead: p.ahead, After: conn.After(), Cost: d.durations.Cost(pair.Job.Shape, conn.Name), Why: pair.Why,
 	}
 	claimed, left, err := d.queue.ClaimCounting(ctx, request)
 	switch {
 	case err == nil:
-		*p.left, r.alone = left, left == 0
-		d.begin(r, claimed, pair)
+		*p.left = left
+		d.begin(r, claimed, pair, left == 0)
 		return nil
 	case errors.Is(err, queue.ErrUnavailable):
-		d.claimAgain(r, request, func(claimed job.Job) { d.begin(r, claimed, pair) })
+		d.runner.ClaimAgain(r, request, func(claimed job.Job) { d.begin(r, claimed, pair, false) })
 		return err
 	}
-	conn.Detach(r.holder())
+	r.Detach()
 	switch {
 	case ctx.Err() != nil:
 		return err
@@ -219,7 +215,7 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 	default: // something is wrong with this one; the others go on
 		d.log.Error("cannot claim a job", "job", key, "error", err)
 		p.passed[key] = true
-		d.rests.notHere(key)
+		d.rests.NotHere(key)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 // shapeOf returns the shape of a graph, and withShape submits one.
 func shapeOf(b *dispatching, graph string) string {
 	v := must(pyjson.Parse([]byte(graph)))
-	return Shape(v)
+	return schedule.Shape(v)
 }
 
 func withShape(shape string) func(*queue.Submission) {
@@ -31,7 +31,7 @@ func (b *dispatching) learn(graph string, took time.Duration) {
 	s, ok := schedule.DecodeStructure(shapeOf(b, graph))
 	require.True(b.t, ok)
 	gpu := b.reports.Gpu(b.instances[0].name)
-	b.durations.add(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: gpu}, schedule.Sample{Work: s.Work, Ran: took})
+	b.durations.Add(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: gpu}, schedule.Sample{Work: s.Work, Ran: took})
 }
 
 // A job whose structure took much less time so far runs before one that has waited longer.
@@ -67,8 +67,8 @@ func (b *dispatching) learnLoading(graph string, ran, load time.Duration) {
 	require.True(b.t, ok)
 	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.Gpu(b.instances[0].name)}
 	for range 6 {
-		b.durations.add(p, schedule.Sample{Work: s.Work, Ran: ran})
-		b.durations.add(p, schedule.Sample{Work: s.Work, Ran: ran + load, Cold: true})
+		b.durations.Add(p, schedule.Sample{Work: s.Work, Ran: ran})
+		b.durations.Add(p, schedule.Sample{Work: s.Work, Ran: ran + load, Cold: true})
 	}
 }
 

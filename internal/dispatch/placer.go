@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -87,22 +88,22 @@ func (pl *placer) look(ctx context.Context) (next time.Duration, err error) {
 // those at an instance that no longer takes jobs.
 func (pl *placer) takeBack(idle []schedule.Idle, infos []*catalog.Info) {
 	var waiting []job.Job
-	runs := map[string]*run{}
+	runs := map[string]*run.Run{}
 	needs := map[string][]byte{}
 	for _, conn := range pl.instances.Sets.Holding.List() {
-		r := runsOf(conn)[1]
+		r := run.Of(conn)[1]
 		if r == nil {
 			continue
 		}
 		i, known := pl.fleet.Instance(conn.Name)
 		gone := !known || i.State == fleet.Draining || i.State == fleet.Sick || !pl.access.mayUse(r.Job().Tenant, conn.Name)
 		if gone || pl.openings.paused() != nil || !pl.settings().Ahead {
-			r.askBack()
+			r.AskBack()
 			continue
 		}
-		if r.needs != nil { // a run that was taken over stays where it is
+		if r.Needs() != nil { // a run that was taken over stays where it is
 			j := r.Job()
-			waiting, runs[j.Key], needs[j.Class] = append(waiting, j), r, r.needs
+			waiting, runs[j.Key], needs[j.Class] = append(waiting, j), r, r.Needs()
 		}
 	}
 	if len(waiting) == 0 || len(idle) == 0 {
@@ -112,7 +113,7 @@ func (pl *placer) takeBack(idle []schedule.Idle, infos []*catalog.Info) {
 	pl.judged.able(idle, infos, needs)
 	pl.blame.avoidFailed(waiting, idle, needs)
 	for _, pair := range schedule.Pick(waiting, idle, schedule.Warmth{}).Pairs {
-		runs[pair.Job.Key].askBack()
+		runs[pair.Job.Key].AskBack()
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/learned"
+	"github.com/comfyhub/comfyhub/internal/run"
+
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
@@ -26,11 +29,11 @@ type preemption struct {
 	reports      *instance.Reports
 	instances    *Instances
 	rests        *rests
-	durations    *durations
+	durations    *learned.Durations
 	line         *waitLine
 	requirements *requirements
 	forecasts    *Forecasts
-	notices      *Notices
+	notices      *run.Notices
 	leaving      leaving
 	log          *slog.Logger
 }
@@ -69,10 +72,10 @@ func (l *leaving) leaves(instance string) bool {
 type yielding struct {
 	schedule.Idle
 	conn *instance.Link
-	run  *run
+	run  *run.Run
 	ran  time.Duration
 	// next is an interactive job that is already waiting at the instance; nil for none.
-	next *run
+	next *run.Run
 }
 
 // makeWay interrupts young bulk runs for interactive jobs that would wait longer than the operator
@@ -101,7 +104,7 @@ func (p *preemption) makeWay(ctx context.Context) (next time.Duration) {
 	}
 	for n, start := range p.forecasts.From(ctx, waiting...).Starts(waiting, l.leaves) {
 		j := waiting[n]
-		wait := p.notices.age(j)
+		wait := p.notices.Age(j)
 		if start >= 0 {
 			wait += start
 		}
@@ -117,7 +120,7 @@ func (p *preemption) makeWay(ctx context.Context) (next time.Duration) {
 		}
 		y := yields[at]
 		yields = slices.Delete(yields, at, at+1)
-		may, err := p.queue.Preempt(ctx, y.run.lease(), j.Key, makeWayQuiet)
+		may, err := p.queue.Preempt(ctx, y.run.Lease(), j.Key, makeWayQuiet)
 		if errors.Is(err, queue.ErrUnavailable) {
 			return soonest(next, evictPause)
 		}
@@ -163,14 +166,14 @@ func (p *preemption) interactive(ctx context.Context, yields []yielding, infos [
 func (p *preemption) yielding(now time.Time) (list []yielding, infos []*catalog.Info) {
 	for _, conn := range p.instances.Open() {
 		i, known := p.fleet.Instance(conn.Name)
-		info, runs := conn.Abilities(), runsOf(conn)
+		info, runs := conn.Abilities(), run.Of(conn)
 		r := runs[0]
 		if r == nil || info == nil || !known || conn.Kind == fleet.KindOverflow || i.State != fleet.Busy || p.leaving.runs[conn.Name].run == r {
 			continue
 		}
 		j := r.Job()
-		ran, began := conn.RanFor(r.holder(), now)
-		if !began || j.Band() != job.Bulk || j.Preempted || !young(ran, p.durations.estimate(j.Shape, p.reports.Gpu(conn.Name))) {
+		ran, began := conn.RanFor(r.Holder(), now)
+		if !began || j.Band() != job.Bulk || j.Preempted || !young(ran, p.durations.Estimate(j.Shape, p.reports.Gpu(conn.Name))) {
 			continue
 		}
 		y := yielding{conn: conn, run: r, ran: ran}
@@ -226,7 +229,7 @@ func (l *leaving) add(y yielding, now time.Time) {
 // evictAgain interrupts the runs that have not ended yet, and returns after how long to call it
 // again; zero if there are none.
 func (l *leaving) evictAgain(now time.Time) (next time.Duration) {
-	maps.DeleteFunc(l.runs, func(_ string, y yielding) bool { return y.conn.Running() != y.run.holder() })
+	maps.DeleteFunc(l.runs, func(_ string, y yielding) bool { return y.conn.Running() != y.run.Holder() })
 	if len(l.runs) == 0 {
 		return 0
 	}
@@ -242,13 +245,13 @@ func (l *leaving) evictAgain(now time.Time) (next time.Duration) {
 // evict interrupts the run, and takes back what is waiting behind it unless that is the job that
 // this is done for.
 func (y yielding) evict() {
-	runs := runsOf(y.conn)
+	runs := run.Of(y.conn)
 	if runs[0] != y.run {
 		return
 	}
-	y.run.mail.put(runEvent{kind: evictAsked})
+	y.run.Evict()
 	if runs[1] != nil && runs[1] != y.next {
-		runs[1].mail.put(runEvent{kind: evictAsked})
+		runs[1].Evict()
 	}
 }
 

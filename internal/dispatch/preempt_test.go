@@ -10,6 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -95,9 +96,9 @@ func TestPreemptNot(t *testing.T) {
 		"the job may still wait":  {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) { b.set(func(s *Settings) { s.PreemptBulk = time.Hour }) }},
 		"half of it is done": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, key string) {
 			conn := b.Instances.Get(b.instances[0].name)
-			r := b.Runs.get(key)
+			r := b.Runs.Get(key)
 			// The queue knows that it is running before the connection notes since when.
-			eventually(b.t, func() bool { _, began := conn.RanFor(r.holder(), time.Now()); return began }, deadline, time.Millisecond)
+			eventually(b.t, func() bool { _, began := conn.RanFor(r.Holder(), time.Now()); return began }, deadline, time.Millisecond)
 			<-time.After(youngUnknown)
 		}},
 		"the instance is reserved for others": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) {
@@ -195,7 +196,7 @@ func TestEvict(t *testing.T) {
 			require.Equal(t, to.name, b.Job(key).Run.Instance)
 			b.evicted(to, key)
 		}
-		require.Equal(t, []Cause{Evicted}, slices.Compact(b.retried()))
+		require.Equal(t, []run.Cause{run.Evicted}, slices.Compact(b.retried()))
 		b.fleet.SetDraining(from.name, false)
 		b.runs(key)
 		require.Equal(t, 1, b.Job(key).Attempts)

@@ -115,19 +115,6 @@ func TestBarred(t *testing.T) {
 	})
 }
 
-// An instance that may have them gets the API keys of a prompt beside the rest of extra_data;
-// others get only the rest.
-func TestExtraForInstances(t *testing.T) {
-	t.Parallel()
-	body := job.Body{Extra: []byte(`{"note": "n"}`), Secrets: []byte(`{"api_key_comfy_org": "k"}`)}
-	for may, want := range map[bool]string{
-		true:  `{"note": "n", "api_key_comfy_org": "k", "comfyhub": {"fence":7,"job":"j"}}`,
-		false: `{"note": "n", "comfyhub": {"fence":7,"job":"j"}}`,
-	} {
-		require.Equal(t, want, string(extraFor(body, job.Job{Key: "j", Fence: 7}, may)))
-	}
-}
-
 // By default the operator's own machines get API keys, and machines admitted with a token get none.
 // With secrets_to, only those it names get them, by names that nobody can choose freely.
 func TestSecretsTo(t *testing.T) {
@@ -271,7 +258,7 @@ func TestRefusedJobsAreLeftToOtherHubs(t *testing.T) {
 		key := b.submit(picture)
 		require.Contains(t, b.lost(key), "the instance refused it")
 		require.NotEqual(t, job.Failed, b.Job(key).State)
-		b.record(key, "excuses", freeExcuses)
+		b.record(key, "excuses", 8)
 		require.Contains(t, b.failure(key), "Custom validation failed for node")
 	})
 }

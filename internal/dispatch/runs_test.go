@@ -16,6 +16,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/sim"
@@ -254,8 +255,8 @@ func TestRecordIsLost(t *testing.T) {
 		require.Contains(t, string(b.entry(key).Outputs), "ComfyUI_00001_.png")
 		key = b.submit(working)
 		b.runs(key)
-		r := b.Runs.get(key)
-		r.mail.put(runEvent{kind: socketDown, err: io.EOF})
+		r := b.Runs.Get(key)
+		r.Holder().Tell(instance.Event{Kind: instance.Down, Err: io.EOF})
 		<-time.After(time.Minute) // that is how long it is asked for
 		require.Contains(t, b.lost(key), "record of the run cannot be read")
 	})
@@ -293,7 +294,7 @@ func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
 		b.instances[0].SetFault(sim.Faults{Mute: true})
 		if !cancelled {
 			b.monitors()
-			b.Runs.get(key).mail.put(runEvent{kind: socketDown, err: io.EOF}) // messages were missed
+			b.Runs.Get(key).Holder().Tell(instance.Event{Kind: instance.Down, Err: io.EOF}) // messages were missed
 			b.reaches(key, job.Done)
 			return
 		}

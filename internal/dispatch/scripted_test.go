@@ -23,6 +23,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
@@ -86,7 +87,7 @@ func (s *scripted) on(prefix string, answer route) {
 
 // dispatching is a dispatcher over an embedded queue and scripted instances.
 type dispatching struct {
-	unobserved
+	run.Unobserved
 	*Dispatcher
 	t *testing.T
 	// spoil replaces a part of a job in Redis, "body" or "secret", or deletes it if the value is
@@ -106,7 +107,7 @@ type dispatching struct {
 	mu       sync.Mutex
 	settings Settings
 	outcomes []string
-	retries  []Cause
+	retries  []run.Cause
 	log      strings.Builder
 }
 
@@ -125,7 +126,7 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 		db.Client().AddHook(hook)
 	}
 	b := &dispatching{t: t, storage: filepath.Join(t.TempDir(), "storage"), fleet: fleet.NewRegistry(), settings: Settings{
-		StallTimeout: time.Minute, ContactTimeout: 15 * time.Second, UnrunnableTimeout: time.Hour,
+		Settings:   run.Settings{StallTimeout: time.Minute, ContactTimeout: 15 * time.Second, UnrunnableTimeout: time.Hour},
 		CatalogAge: time.Hour, Lease: 15 * time.Second,
 	}}
 	b.spoil = func(part, key, value string) {
@@ -245,24 +246,24 @@ func (b *dispatching) logged() string {
 }
 
 // Finished implements Observer.
-func (b *dispatching) Finished(e End) {
+func (b *dispatching) Finished(e run.End) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.outcomes = append(b.outcomes, e.Outcome)
 }
 
 // Retried implements Observer.
-func (b *dispatching) Retried(cause Cause) {
+func (b *dispatching) Retried(cause run.Cause) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.retries = append(b.retries, cause)
 }
 
 // retried returns why jobs ran again so far.
-func (b *dispatching) retried() []Cause {
+func (b *dispatching) retried() []run.Cause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]Cause(nil), b.retries...)
+	return append([]run.Cause(nil), b.retries...)
 }
 
 // ends returns the outcomes of the runs so far.
@@ -310,7 +311,7 @@ func (b *dispatching) runs(key string) { b.reaches(key, job.Running) }
 
 // leaves waits until this hub no longer follows a run of a job.
 func (b *dispatching) leaves(key string) {
-	eventually(b.t, func() bool { return b.Runs.get(key) == nil }, deadline, 10*time.Millisecond)
+	eventually(b.t, func() bool { return b.Runs.Get(key) == nil }, deadline, 10*time.Millisecond)
 }
 
 // Job returns the queue's record of a job.

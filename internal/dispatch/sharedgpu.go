@@ -3,6 +3,8 @@ package dispatch
 import (
 	"slices"
 
+	"github.com/comfyhub/comfyhub/internal/learned"
+
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -14,7 +16,7 @@ type sharing struct {
 	fleet     *fleet.Registry
 	settings  func() Settings
 	instances *Instances
-	durations *durations
+	durations *learned.Durations
 }
 
 // gpus returns the GPUs that several instances use, by name.
@@ -37,7 +39,7 @@ func (s *sharing) gpus() map[string]*schedule.GPU {
 		g.Need = func(shape string) int64 {
 			need, known := needs[shape]
 			if !known {
-				need = s.durations.need(shape, kind)
+				need = s.durations.Need(shape, kind)
 				needs[shape] = need
 			}
 			return need

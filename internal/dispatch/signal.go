@@ -52,7 +52,7 @@ func (s *signal) Freed() {
 // freedAfter calls Freed after a while.
 func (s *signal) freedAfter(wait time.Duration) { time.AfterFunc(wait, s.Freed) }
 
-// wakeIn makes the dispatcher look for work after a while.
-func (s *signal) wakeIn(after time.Duration) {
+// WakeIn makes the dispatcher look for work after a while.
+func (s *signal) WakeIn(after time.Duration) {
 	time.AfterFunc(after, s.Wake) // Wake is harmless after Close
 }

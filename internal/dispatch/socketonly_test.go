@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -50,7 +51,7 @@ func (b *dispatching) shownOnce(key string, until func(string) (string, int)) {
 	require.Equal(b.t, 1, pictures)
 	j := b.reaches(key, job.Done)
 	require.Len(b.t, j.Lost, 1)
-	require.Contains(b.t, j.Lost[0], overSocket)
+	require.Contains(b.t, j.Lost[0], "went over a socket that was lost")
 	require.Equal(b.t, 1, j.Attempts, "the job was not to blame")
 }
 
@@ -276,7 +277,7 @@ func TestSocketIsLostJustBefore(t *testing.T) {
 		until := b.gallery()
 		key := b.submit(unsaved)
 		b.runs(key)
-		b.Runs.get(key).mail.put(runEvent{kind: socketUp})
+		b.Runs.Get(key).Holder().Tell(instance.Event{Kind: instance.Up})
 		b.shownOnce(key, until)
 	})
 }

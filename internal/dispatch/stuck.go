@@ -78,7 +78,7 @@ func (w *Watchdog) besideIdle(ctx context.Context, idleFor time.Duration) (map[a
 			p.passed[conn.Name] = true
 		}
 	}
-	idle, infos := p.without(w.openings.idle())
+	idle, infos := p.without(w.openings.Idle())
 	if len(idle) == 0 {
 		return nil, nil
 	}

@@ -121,7 +121,7 @@ func TestSpansOfATakenOverRun(t *testing.T) {
 		b.runs(key)
 		b.restart("hub/2")
 		require.Equal(t, "left", attributes(k.attempts(t, 1)[0])["outcome"])
-		eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Runs.Get(key) != nil }, deadline, 10*time.Millisecond)
 		b.connects(1) // a cancel does not wait long for an instance that cannot be reached
 		b.cancels(key)
 		adopted := k.attempts(t, 2)[1]

@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
@@ -28,7 +29,7 @@ type Waiting struct {
 	instances *Instances
 	otherHubs *otherHubs
 	judged    *judgements
-	notices   *Notices
+	notices   *run.Notices
 	log       *slog.Logger
 
 	mu sync.Mutex
@@ -140,7 +141,7 @@ func (w *Waiting) endUnfit(ctx context.Context, class string) {
 			continue // it is tried again
 		}
 		if refused := w.check(ctx, j, body); refused != nil {
-			why := refusalError(refused)
+			why := run.RefusalError(refused)
 			w.endWaiting(ctx, j, body, why, why.Message)
 		}
 	}
@@ -189,7 +190,7 @@ func (w *Waiting) giveUp(ctx context.Context, class string, needs catalog.Requir
 		return
 	}
 	for _, j := range jobs {
-		if able.has(j.Tenant) || w.notices.age(j) < w.settings().UnrunnableTimeout {
+		if able.has(j.Tenant) || w.notices.Age(j) < w.settings().UnrunnableTimeout {
 			continue
 		}
 		reason := w.Explain(needs, j.Tenant)
@@ -207,14 +208,14 @@ func (w *Waiting) giveUp(ctx context.Context, class string, needs catalog.Requir
 
 // endWaiting ends a job that nobody can run with an error.
 func (w *Waiting) endWaiting(ctx context.Context, j job.Job, body job.Body, why comfyui.Failure, reason string) {
-	end := errorEnding(j, body, why, time.Now())
-	if err := w.queue.FailWaiting(ctx, j.Key, end.outcome(reason)); err != nil {
+	outcome, last := run.Unrun(j, body, why, reason)
+	if err := w.queue.FailWaiting(ctx, j.Key, outcome); err != nil {
 		if !errors.Is(err, queue.ErrNotQueued) {
 			w.log.Warn("cannot end a job that nobody can run", "job", j.Key, "error", err)
 		}
 		return
 	}
-	w.notices.announce(j, end.frames()...)
+	w.notices.Announce(j, last...)
 	w.traces().Failed(traces.Start{Parent: body.Trace, Key: j.Key, Accepted: w.queue.Clock().When(j.CreatedAt), At: time.Now()})
 }
 
@@ -223,7 +224,7 @@ func (w *Waiting) Explain(needs catalog.Requirements, tenant string) string {
 	if w.paused() != nil { // the error says where the storage is
 		return "the hub's storage takes no files now; jobs wait until it does"
 	}
-	conns, elsewhere := w.instances.Open(), w.otherHubs.has(needs, tenant)
+	conns, elsewhere := w.instances.Open(), w.otherHubs.AnotherHubHas(needs, tenant)
 	if len(conns) == 0 && !elsewhere {
 		return "no instance is connected"
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -40,8 +41,11 @@ func (h *Hub) dispatchSettings() dispatch.Settings {
 		}
 	}
 	return dispatch.Settings{
-		StallTimeout: s.StallTimeout, ContactTimeout: s.ContactTimeout, JobTimeout: s.JobTimeout,
-		UnrunnableTimeout: s.UnrunnableTimeout, CatalogAge: s.CatalogAge, Lease: leaseTime,
-		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk, Ahead: s.Lookahead > 0, Split: !s.NoSplit, Reserved: s.Reserved, SecretsTo: s.SecretsTo, APIOnly: s.APIOnly, SecretsElsewhere: secretsElsewhere, GPUs: s.GPUs,
+		Settings: run.Settings{
+			StallTimeout: s.StallTimeout, ContactTimeout: s.ContactTimeout, JobTimeout: s.JobTimeout, UnrunnableTimeout: s.UnrunnableTimeout,
+			Split: !s.NoSplit, Ahead: s.Lookahead > 0,
+		},
+		CatalogAge: s.CatalogAge, Lease: leaseTime, Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk,
+		Reserved: s.Reserved, SecretsTo: s.SecretsTo, APIOnly: s.APIOnly, SecretsElsewhere: secretsElsewhere, GPUs: s.GPUs,
 	}
 }

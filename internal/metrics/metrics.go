@@ -7,9 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/run"
 )
 
 // Metrics are all measurements of a hub. They live
@@ -17,8 +17,8 @@ import (
 // never restart. Its methods may be called at the same time.
 type Metrics struct {
 	jobs     map[string]prometheus.Counter // by outcome
-	retries  map[dispatch.Cause]prometheus.Counter
-	adopted  map[dispatch.Origin]prometheus.Counter
+	retries  map[run.Cause]prometheus.Counter
+	adopted  map[run.Origin]prometheus.Counter
 	gpus     *gpus
 	busy     *busy
 	repeated prometheus.Counter
@@ -54,10 +54,10 @@ func New(instance func(name string) (fleet.Instance, bool), state func(ctx conte
 	jobs := m.counters("comfyhub_jobs_total",
 		"Runs that ended, by outcome: done, failed, cancelled, lost (to be run again), or rejected (refused while the client's POST waited).", "outcome")
 	m.jobs = children(jobs, Outcomes())
-	m.retries = children(m.counters("comfyhub_job_retries_total", "Jobs that run again, by the reason for which their last run was lost.", "cause"), dispatch.Causes())
+	m.retries = children(m.counters("comfyhub_job_retries_total", "Jobs that run again, by the reason for which their last run was lost.", "cause"), run.Causes())
 	m.adopted = children(m.counters("comfyhub_runs_adopted_total",
 		"Runs that this hub has taken over, by origin: own (an earlier process of this hub), silent (a hub that is gone), or expired (a hub that did not renew its lease).",
-		"origin"), dispatch.Origins())
+		"origin"), run.Origins())
 	m.gpus = newGPUs(m)
 	m.busy = newBusy(m)
 	m.repeated = m.counter("comfyhub_jobs_repeated_total", "Jobs that were given the result of an equal one, without an instance.")
@@ -115,15 +115,15 @@ func (m *Metrics) gpu(instance string) *gpu {
 	return m.gpus.of(i.Report.GPU)
 }
 
-// Dispatched implements [dispatch.Observer].
+// Dispatched implements [run.Observer].
 func (m *Metrics) Dispatched(instance string, waited, gap time.Duration) {
 	g := m.gpu(instance)
 	g.wait.Observe(max(waited, 0).Seconds())
 	g.gap.Observe(max(gap, 0).Seconds())
 }
 
-// Finished implements [dispatch.Observer].
-func (m *Metrics) Finished(e dispatch.End) {
+// Finished implements [run.Observer].
+func (m *Metrics) Finished(e run.End) {
 	if c := m.jobs[e.Outcome]; c != nil {
 		c.Inc()
 	}
@@ -148,21 +148,21 @@ func (m *Metrics) Finished(e dispatch.End) {
 	}
 }
 
-// Retried implements [dispatch.Observer].
-func (m *Metrics) Retried(cause dispatch.Cause) {
+// Retried implements [run.Observer].
+func (m *Metrics) Retried(cause run.Cause) {
 	if c := m.retries[cause]; c != nil {
 		c.Inc()
 	}
 }
 
-// Adopted implements [dispatch.Observer].
-func (m *Metrics) Adopted(from dispatch.Origin) {
+// Adopted implements [run.Observer].
+func (m *Metrics) Adopted(from run.Origin) {
 	if c := m.adopted[from]; c != nil {
 		c.Inc()
 	}
 }
 
-// Switched implements [dispatch.Observer].
+// Switched implements [run.Observer].
 func (m *Metrics) Switched(instance string, saved bool) {
 	if g := m.gpu(instance); saved {
 		g.saved.Inc()

@@ -13,14 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/run"
 )
 
 var (
-	_ dispatch.Observer = (*Metrics)(nil)
+	_ run.Observer = (*Metrics)(nil)
 	_ interface {
 		Sent(bytes int)
 		Lagged(lag time.Duration)
@@ -93,7 +93,7 @@ func (s *stage) work(instance string) {
 			s.Dispatched(instance, time.Second, time.Millisecond)
 			s.Switched(instance, false)
 			s.Switched(instance, true)
-			s.Finished(dispatch.End{Instance: instance, Band: band, Outcome: outcome, Ran: time.Second, Took: 2 * time.Second})
+			s.Finished(run.End{Instance: instance, Band: band, Outcome: outcome, Ran: time.Second, Took: 2 * time.Second})
 		}
 	}
 }
@@ -107,10 +107,10 @@ func busiest(t *testing.T) *stage {
 		s.add(name, fmt.Sprintf("cuda:0 NVIDIA GeForce RTX %d : cudaMallocAsync", 1000+n%40*10))
 		s.work(name)
 	}
-	for _, c := range dispatch.Causes() {
+	for _, c := range run.Causes() {
 		s.Retried(c)
 	}
-	for _, o := range dispatch.Origins() {
+	for _, o := range run.Origins() {
 		s.Adopted(o)
 	}
 	for _, write := range []bool{false, true} {

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/refusal"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/stats"
 )
 
@@ -29,19 +29,19 @@ type Recorder struct {
 	Log    func() *slog.Logger
 }
 
-// Dispatched implements dispatch.Observer.
+// Dispatched implements run.Observer.
 func (r *Recorder) Dispatched(instance string, waited, gap time.Duration) {
 	r.Metrics.Dispatched(instance, waited, gap)
 	r.Trends.Waited(waited)
 }
 
-// Finished implements dispatch.Observer.
-func (r *Recorder) Finished(e dispatch.End) {
+// Finished implements run.Observer.
+func (r *Recorder) Finished(e run.End) {
 	r.Metrics.Finished(e)
 	r.Trends.Ended(e.Outcome)
 }
 
-// Switched implements dispatch.Observer.
+// Switched implements run.Observer.
 func (r *Recorder) Switched(instance string, saved bool) {
 	r.Metrics.Switched(instance, saved)
 	r.Trends.Switched(saved)

@@ -3,6 +3,8 @@ package schedule
 import (
 	"strconv"
 	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // Encode returns what an [Estimator] needs of a structure as a short text made of hashes and a
@@ -23,4 +25,13 @@ func DecodeStructure(text string) (Structure, bool) {
 		return Structure{}, false
 	}
 	return Structure{Key: parts[0], Kind: parts[1], Work: work}, true
+}
+
+// Shape returns the text under which the run time of a graph is stored; "" for what is no graph.
+func Shape(graph pyjson.Value) string {
+	s, ok := Parsed(graph)
+	if !ok {
+		return ""
+	}
+	return s.Encode()
 }

@@ -13,7 +13,7 @@ import (
 // only if this hub dies while the client waits: the hub closes the door when it answers.
 const doorLife = 10 * time.Second
 
-// Door is a *[dispatch.Door].
+// Door is a *[run.Door].
 type Door interface {
 	Wait(ctx context.Context, patience time.Duration) (nodeErrors []byte)
 	Close()

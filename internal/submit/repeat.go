@@ -4,11 +4,11 @@ import (
 	"context"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/resultcache"
+	"github.com/comfyhub/comfyhub/internal/run"
 )
 
 // subject returns what the result of a prompt depends on; false if that is more than can be known.
@@ -45,7 +45,7 @@ func contents(encoded []byte) map[string]string {
 }
 
 // repeat returns the result that a prompt has without running; nil if there is none.
-func (s *Submitter) repeat(ctx context.Context, q queue.Submission) *dispatch.Repeat {
+func (s *Submitter) repeat(ctx context.Context, q queue.Submission) *run.Repeat {
 	subject, known := resultcache.Decode(q.Body.Subject)
 	if !known || !subject.Kept {
 		return nil

@@ -24,6 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/rules"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
@@ -205,7 +206,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	}
 	q := queue.Submission{
 		Key: uuid.NewString(), ID: p.ID, Requester: p.Requester, Place: p.Place, Label: p.Label,
-		Class: needs.Signature(), Shape: dispatch.Shape(verdict.Graph.Root()), Priority: p.Priority, Band: s.BandOf(p), Number: p.Number, Front: p.Front,
+		Class: needs.Signature(), Shape: schedule.Shape(verdict.Graph.Root()), Priority: p.Priority, Band: s.BandOf(p), Number: p.Number, Front: p.Front,
 		Body: job.Body{
 			Prompt: verdict.Graph.Bytes(), Extra: withClient(p.Extra, p.Client),
 			Outputs: verdict.Outputs, Targets: p.Targets, Other: p.Other, Secrets: p.Secrets,

@@ -16,6 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/stats"
 )
 
@@ -258,7 +259,7 @@ func (b *Board) look(ctx context.Context, queued bool) {
 // boardNow is what one look finds that is the same for all views.
 type boardNow struct {
 	instances  []fleet.Instance
-	activities map[string]dispatch.Activity
+	activities map[string]run.Activity
 }
 
 func (b *Board) now() *boardNow {

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/stats"
 	"github.com/comfyhub/comfyhub/internal/webui/origin"
 )
@@ -62,7 +62,7 @@ type InstanceRow struct {
 const vramStep, diskStep = 64 << 20, 1 << 30
 
 // instanceRow returns an instance as a sight shows it. j is the job there, as far as known.
-func instanceRow(s sight, i fleet.Instance, a dispatch.Activity, j job.Job, fault stats.Fault) InstanceRow {
+func instanceRow(s sight, i fleet.Instance, a run.Activity, j job.Job, fault stats.Fault) InstanceRow {
 	r := InstanceRow{
 		Name: i.Name, Kind: i.Kind, GPU: i.Report.GPU, Version: i.Report.Version, State: i.State,
 		VRAMTotal: i.Report.VRAMTotal, VRAMFree: i.Report.VRAMFree / vramStep * vramStep, Boot: i.Report.Boot, Drained: i.Drained, Aside: i.Aside,

@@ -1,0 +1,182 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/instance"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// outputs copies the output files of one run to the hub and knows their names there.
+type outputs struct {
+	run *Run
+	// part is the connection of the instance that has made a part of the run; nil for the run's own.
+	part *instance.Link
+	// copying ends with the run: nobody waits for copies that are still going on then. It is nil
+	// before the first one. life guards it, even while mu is held for long.
+	life    sync.Mutex
+	copying context.Context
+	cancel  context.CancelFunc
+
+	mu    sync.Mutex
+	names map[job.FileRef]job.FileRef
+	waits []func(context.Context) error
+	err   error
+	// parts are the outputs of the run's other parts. life guards it.
+	parts []*outputs
+}
+
+func newOutputs(r *Run) *outputs {
+	return &outputs{run: r, names: map[job.FileRef]job.FileRef{}}
+}
+
+// conn returns the connection of the instance that has the files.
+func (o *outputs) conn() *instance.Link {
+	if o.part != nil {
+		return o.part
+	}
+	return o.run.conn
+}
+
+// join makes the files of a part some of the run's.
+func (o *outputs) join(part *outputs) {
+	o.life.Lock()
+	defer o.life.Unlock()
+	o.parts = append(o.parts, part)
+}
+
+// joined returns the outputs of the run's other parts.
+func (o *outputs) joined() []*outputs {
+	o.life.Lock()
+	defer o.life.Unlock()
+	return slices.Clone(o.parts)
+}
+
+// rename returns an output with the hub's names, and starts copying files that it has not seen yet;
+// cached says that they are probably from an earlier run, so that the hub has them. A file that
+// cannot be copied loses the run; settle reports that. The error is queue.ErrUnavailable,
+// files.ErrStorage or files.ErrInstance: no names can be given now, and the output must be renamed
+// again later.
+func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
+	if o.run.d.Shown != nil {
+		o.run.d.Shown(o.run.Job().Tenant, o.conn().Name, output)
+	}
+	if !comfyui.HasFiles(output) {
+		return output, nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var unknown []job.FileRef
+	for _, f := range comfyui.Files(output) {
+		if _, ok := o.names[f.Ref]; !ok && !slices.Contains(unknown, f.Ref) {
+			unknown = append(unknown, f.Ref)
+		}
+	}
+	if len(unknown) > 0 {
+		if err := o.collect(unknown, cached); err != nil {
+			return nil, err
+		}
+	}
+	return comfyui.Rename(output, func(f job.FileRef) job.FileRef {
+		if name, ok := o.names[f]; ok {
+			return name
+		}
+		return f
+	}), nil
+}
+
+func (o *outputs) collect(outputs []job.FileRef, cached bool) error {
+	r, copying := o.run, o.begin()
+	names, wait, err := r.d.Files.Collect(copying, r.Job().Tenant, outputs, r.d.target(o.conn()), cached)
+	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrStorage) || errors.Is(err, files.ErrInstance) ||
+		copying.Err() != nil {
+		return err
+	}
+	if err != nil {
+		r.log.Warn("cannot collect an output", "error", err)
+		if o.err == nil {
+			o.err = fmt.Errorf("an output file cannot be copied: %w", err)
+		}
+		return nil
+	}
+	for n, f := range outputs {
+		o.names[f] = names[n]
+	}
+	o.waits = append(o.waits, wait)
+	return nil
+}
+
+// begin returns the context of the copies.
+func (o *outputs) begin() context.Context {
+	o.life.Lock()
+	defer o.life.Unlock()
+	if o.copying == nil {
+		o.copying, o.cancel = context.WithCancel(o.run.d.Ctx)
+	}
+	return o.copying
+}
+
+// stop ends copies that are still going on, and a rename that is waiting for the instance.
+func (o *outputs) stop() {
+	for _, part := range o.joined() {
+		part.stop()
+	}
+	o.life.Lock()
+	defer o.life.Unlock()
+	if o.cancel != nil {
+		o.cancel()
+	}
+}
+
+// pending reports whether settle may have to wait.
+func (o *outputs) pending() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err == nil && len(o.waits) > 0
+}
+
+// settle waits until the hub has all the files.
+func (o *outputs) settle(ctx context.Context) error {
+	o.mu.Lock()
+	waits, err := o.waits, o.err
+	o.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for _, wait := range waits {
+		if err := wait(ctx); err != nil {
+			return fmt.Errorf("an output file cannot be copied: %w", err)
+		}
+	}
+	return nil
+}
+
+// given returns the names at the hub.
+func (o *outputs) given() []job.FileRef {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Values(o.names))
+}
+
+// uses returns the run's files, by their names in its history entry.
+func (o *outputs) uses() queue.Uses {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	names := slices.Collect(maps.Values(o.names))
+	for _, part := range o.joined() {
+		names = append(names, part.given()...)
+	}
+	if len(names) == 0 {
+		return queue.Uses{}
+	}
+	indexes, members := o.run.d.Files.Uses(o.run.Job().Tenant, names)
+	return queue.Uses{Indexes: indexes, Members: members}
+}
