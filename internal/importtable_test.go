@@ -89,12 +89,13 @@ var mayImport = map[string][]string{
 	"internal/config":       {"internal/comfyui", "internal/egress", "internal/files", "internal/fleet", "internal/gossip", "internal/job", "internal/overflow", "internal/rules", "internal/scale", "internal/schedule"},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/instance",
-		"internal/job", "internal/learned", "internal/pyjson", "internal/queue", "internal/run", "internal/tenantlru", "internal/panics", "internal/retry", "internal/schedule", "internal/stream", "internal/traces",
+		"internal/job", "internal/learned", "internal/lease", "internal/pyjson", "internal/queue", "internal/run", "internal/tenantlru", "internal/panics", "internal/retry", "internal/schedule", "internal/stream", "internal/traces",
 	},
 	"internal/run": { // no dispatch: it is given what it needs to know of the rest of the fleet
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/instance", "internal/job", "internal/learned", "internal/panics", "internal/pyjson",
 		"internal/queue", "internal/resultcache", "internal/retry", "internal/schedule", "internal/split", "internal/stream", "internal/traces",
 	},
+	"internal/lease":   {"internal/instance", "internal/job", "internal/panics", "internal/queue", "internal/retry", "internal/run"},
 	"internal/learned": {"internal/instance", "internal/queue", "internal/schedule"},
 
 	"internal/instance": { // no dispatch, and no run: it is told only that somebody has the instance

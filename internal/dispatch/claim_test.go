@@ -49,7 +49,7 @@ func TestLeaseChangesDuringARun(t *testing.T) {
 		key := b.submit(picture)
 		while(func() {
 			if r := b.Runs.Get(key); r != nil {
-				b.leases.adopt(t.Context(), queue.Orphan{Run: r.Lease()}, run.Expired)
+				b.leases.Adopt(t.Context(), queue.Orphan{Run: r.Lease()}, run.Expired)
 			}
 		}, func() { b.reaches(key, state) })
 		b.instances[0].on("POST /prompt", nil)

@@ -124,7 +124,7 @@ func (h *hanging) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 // after other runs.
 func TestLeasesOutliveSlowWork(t *testing.T) {
 	t.Parallel()
-	for _, of := range []string{"leases).heal", "leases).sweep", "heartbeat).inherit"} {
+	for _, of := range []string{"Leases).Heal", "Leases).sweep", "Heartbeat).Inherit"} {
 		t.Run(of, func(t *testing.T) {
 			t.Parallel()
 			var h hanging

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/learned"
+	"github.com/comfyhub/comfyhub/internal/lease"
 	"github.com/comfyhub/comfyhub/internal/run"
 
 	"golang.org/x/sync/semaphore"
@@ -46,11 +47,11 @@ type Dispatcher struct {
 
 	claimer      *claimer
 	durations    *learned.Durations
-	heartbeat    *heartbeat
+	heartbeat    *lease.Heartbeat
 	holds        *holds
 	judged       *judgements
 	kept         *keptGPUs
-	leases       *leases
+	leases       *lease.Leases
 	line         *waitLine
 	links        *instance.Room
 	listener     *listener
@@ -123,7 +124,7 @@ func (d *Dispatcher) openInstances() {
 	d.Lessons = run.NewLessons(c.Fleet, c.Queue)
 	d.Blame = &Blame{
 		Health: run.NewHealth(c.Fleet, d.reports, d.Instances.Links, d.signal, c.Logger),
-		fleet: c.Fleet, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs, judged: d.judged,
+		fleet:  c.Fleet, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs, judged: d.judged,
 	}
 	d.judged.standIns, d.judged.forAPI = d.Blame.standIns, d.Blame.forAPI
 }
@@ -198,14 +199,11 @@ func (d *Dispatcher) openRuns() {
 		requirements: d.requirements, forecasts: d.Forecasts, notices: d.Notices, access: d.Access,
 	}
 	d.placer.overflow, d.Forecasts.overflow = d.overflow, d.overflow
-	d.leases = &leases{
-		queue: c.Queue, settings: c.Settings, hub: c.Hub, hubID: c.HubID, runs: d.Runs, runner: d.runner, observe: c.Observe, log: c.Logger,
-		lost: make(chan []job.Run, 1),
-	}
-	d.heartbeat = &heartbeat{
-		queue: c.Queue, hub: c.Hub, gone: c.Gone, instances: d.Instances, leases: d.leases, work: &d.work, log: c.Logger,
-		silent: make(chan []string, 1),
-	}
+	d.leases = lease.New(lease.Config{
+		Queue: c.Queue, Lease: func() time.Duration { return c.Settings().Lease }, Hub: c.Hub, HubID: c.HubID,
+		Runs: d.Runs, Runner: d.runner, Observe: c.Observe, Logger: c.Logger,
+	})
+	d.heartbeat = lease.NewHeartbeat(d.leases, d.Instances.Links, c.Gone, &d.work)
 	d.listener = &listener{
 		queue: c.Queue, streams: c.Streams, hub: c.Hub, endedElsewhere: c.EndedElsewhere, instances: d.Instances, runs: d.Runs, leases: d.leases,
 		doors: d.Doors, line: d.line, models: d.models, signal: d.signal, ctx: d.ctx, work: &d.work, log: c.Logger,
@@ -217,11 +215,11 @@ func (d *Dispatcher) Start() {
 	d.loops.Go(func() { d.links.Follow(d.ctx) })
 	d.loops.Go(func() { d.listener.follow(d.ctx) })
 	d.loops.Go(func() { d.loop(d.ctx) })
-	d.loops.Go(func() { d.leases.keep(d.ctx) })
-	d.loops.Go(func() { d.leases.tend(d.ctx) })
+	d.loops.Go(func() { d.leases.Keep(d.ctx) })
+	d.loops.Go(func() { d.leases.Tend(d.ctx) })
 	if d.Gone != nil {
-		d.loops.Go(func() { d.heartbeat.keep(d.ctx) })
-		d.loops.Go(func() { d.heartbeat.inherit(d.ctx) })
+		d.loops.Go(func() { d.heartbeat.Beat(d.ctx) })
+		d.loops.Go(func() { d.heartbeat.Inherit(d.ctx) })
 	}
 	d.work.Go(d.Logger, "looking for stuck jobs", func() { d.Watchdog.watch(d.ctx) })
 	d.work.Go(d.Logger, "keeping the line up to date", func() { d.line.tend(d.ctx) })
@@ -235,7 +233,7 @@ func (d *Dispatcher) Close() {
 	d.loops.Wait()
 	d.work.Wait()
 	if d.Gone != nil {
-		d.heartbeat.quit()
+		d.heartbeat.Quit()
 	}
 	d.Instances.Close()
 }

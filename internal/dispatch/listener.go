@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/lease"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/run"
@@ -21,7 +22,7 @@ type listener struct {
 	endedElsewhere func(ctx context.Context, e queue.Event)
 	instances      *Instances
 	runs           *run.Runs
-	leases         *leases
+	leases         *lease.Leases
 	doors          *run.Doors
 	line           *waitLine
 	models         *modelSets
@@ -36,7 +37,7 @@ func (l *listener) heard(e queue.Event) {
 	switch e.Kind {
 	case queue.Resync:
 		l.line.heard()
-		l.work.Go(l.log, "putting back what Redis has lost", func() { l.leases.heal(l.ctx) })
+		l.work.Go(l.log, "putting back what Redis has lost", func() { l.leases.Heal(l.ctx) })
 		l.signal.Wake()
 		l.streams.Statuses.JobChanged("", "")
 	case queue.Queued:

@@ -1,31 +1,33 @@
-package dispatch
+package lease
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/panics"
-	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/run"
 )
 
-// heartbeat tells other hubs that this one is alive, and takes over the runs of those that are not.
-type heartbeat struct {
-	queue *queue.Queue
-	hub   string
+// Heartbeat tells other hubs that this one is alive, and takes over the runs of those that are not.
+type Heartbeat struct {
+	leases *Leases
+	links  *instance.Links
 	// gone reports whether the process of a silent hub is gone.
-	gone      func(ctx context.Context, hub string) bool
-	instances *Instances
-	leases    *leases
-	work      *panics.Group
-	log       *slog.Logger
-	// silent passes hubs to inherit to look at.
+	gone func(ctx context.Context, hub string) bool
+	work *panics.Group
+	// silent passes hubs to Inherit to look at.
 	silent chan []string
 	// emptied are silent hubs that no longer hold any run, until the queue is told.
 	emptied emptied
+}
+
+// NewHeartbeat returns the heartbeat of the hub with these leases. gone reports whether the process of a
+// silent hub is gone.
+func NewHeartbeat(leases *Leases, links *instance.Links, gone func(ctx context.Context, hub string) bool, work *panics.Group) *Heartbeat {
+	return &Heartbeat{leases: leases, links: links, gone: gone, work: work, silent: make(chan []string, 1)}
 }
 
 // emptied lists silent hubs that no longer hold any run, until the queue is told.
@@ -58,13 +60,13 @@ const (
 	quitTimeout = 2 * time.Second
 )
 
-// keep tells the other hubs that this one is alive, until ctx ends. Nothing slow may hold it
+// Beat tells the other hubs that this one is alive, until ctx ends. Nothing slow may hold it
 // up.
-func (h *heartbeat) keep(ctx context.Context) {
+func (h *Heartbeat) Beat(ctx context.Context) {
 	for ctx.Err() == nil {
-		silent, late, err := h.queue.Beat(ctx, h.hub, beatLasts, h.emptied.take()...)
+		silent, late, err := h.leases.Queue.Beat(ctx, h.leases.Hub, beatLasts, h.emptied.take()...)
 		if err == nil && late {
-			h.work.Go(h.log, "looking for lost runs", func() { h.leases.renew(ctx) })
+			h.work.Go(h.leases.Logger, "looking for lost runs", func() { h.leases.renew(ctx) })
 		}
 		if len(silent) > 0 {
 			select {
@@ -76,8 +78,8 @@ func (h *heartbeat) keep(ctx context.Context) {
 	}
 }
 
-// inherit takes over the runs of hubs that are silent and gone, until ctx ends.
-func (h *heartbeat) inherit(ctx context.Context) {
+// Inherit takes over the runs of hubs that are silent and gone, until ctx ends.
+func (h *Heartbeat) Inherit(ctx context.Context) {
 	for {
 		select {
 		case hubs := <-h.silent:
@@ -95,8 +97,8 @@ func (h *heartbeat) inherit(ctx context.Context) {
 // inheritFrom takes over the runs of one hub without waiting for their leases to end. Runs on
 // instances that this hub cannot reach are left to others: their own hub may be the only one that
 // can, and it may just be restarting.
-func (h *heartbeat) inheritFrom(ctx context.Context, hub string) {
-	runs, err := h.queue.Runs(ctx)
+func (h *Heartbeat) inheritFrom(ctx context.Context, hub string) {
+	runs, err := h.leases.Queue.Runs(ctx)
 	if err != nil {
 		return
 	}
@@ -105,13 +107,13 @@ func (h *heartbeat) inheritFrom(ctx context.Context, hub string) {
 		if held.Hub != hub {
 			continue
 		}
-		if conn := h.instances.Get(held.Instance); conn == nil || !conn.IsReached() {
+		if conn := h.links.Get(held.Instance); conn == nil || !conn.IsReached() {
 			left++
 			continue
 		}
-		orphan, err := h.queue.Inherit(ctx, held, h.hub)
+		orphan, err := h.leases.Queue.Inherit(ctx, held, h.leases.Hub)
 		if err == nil {
-			h.leases.adopt(ctx, orphan, run.Silent)
+			h.leases.Adopt(ctx, orphan, run.Silent)
 		}
 	}
 	if left == 0 {
@@ -119,11 +121,11 @@ func (h *heartbeat) inheritFrom(ctx context.Context, hub string) {
 	}
 }
 
-// quit hands this hub's runs over to the others; it no longer follows them.
-func (h *heartbeat) quit() {
+// Quit hands this hub's runs over to the others; it no longer follows them.
+func (h *Heartbeat) Quit() {
 	ctx, cancel := context.WithTimeout(context.Background(), quitTimeout)
 	defer cancel()
-	if err := h.queue.Quit(ctx, h.hub); err != nil {
-		h.log.Debug("cannot tell the other hubs that this one stops", "error", err)
+	if err := h.leases.Queue.Quit(ctx, h.leases.Hub); err != nil {
+		h.leases.Logger.Debug("cannot tell the other hubs that this one stops", "error", err)
 	}
 }
