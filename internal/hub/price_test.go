@@ -48,7 +48,7 @@ func newTrips() *trips { return &trips{by: map[string]int{}} }
 
 // periodic are functions that ask Redis from time to time, whether there are prompts or not.
 var periodic = []string{
-	"Waiting).expire", "leases).keep", "leases).tend", "leases).heal", "Watchdog).watch", "heartbeat).keep", "durations).tend", "waitLine).tend",
+	"Waiting).expire", "Leases).Keep", "Leases).Tend", "Leases).Heal", "Watchdog).watch", "Heartbeat).Beat", "Durations).Tend", "waitLine).tend",
 	"Keys).Follow", "stops).run", "Streams).heartbeat", "Roster).Run", "Ends).look",
 }
 
