@@ -129,10 +129,6 @@ func known(registry *fleet.Registry, name string) (fleet.Instance, error) {
 }
 
 // linkTo makes a link that has no socket.
-func linkTo(name string, registry *fleet.Registry) *instance.Link {
-	return instance.NewLink(fleet.Instance{Name: name}, registry, &instance.FreeSets{}, slog.New(slog.DiscardHandler))
-}
-
 func names(idle []schedule.Idle) (list []string) {
 	for _, i := range idle {
 		list = append(list, i.Name)

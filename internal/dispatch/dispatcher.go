@@ -84,7 +84,7 @@ func New(c Config) *Dispatcher {
 		c.Traces = func() *traces.Tracer { return nil }
 	}
 	if c.Observe == nil {
-		c.Observe = run.Unobserved{}
+		c.Observe = run.Unobserved()
 	}
 	if c.Paused == nil {
 		c.Paused = func() error { return nil }

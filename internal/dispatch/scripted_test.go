@@ -87,7 +87,7 @@ func (s *scripted) on(prefix string, answer route) {
 
 // dispatching is a dispatcher over an embedded queue and scripted instances.
 type dispatching struct {
-	run.Unobserved
+	run.Observer
 	*Dispatcher
 	t *testing.T
 	// spoil replaces a part of a job in Redis, "body" or "secret", or deletes it if the value is
@@ -125,7 +125,7 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 	if hook != nil {
 		db.Client().AddHook(hook)
 	}
-	b := &dispatching{t: t, storage: filepath.Join(t.TempDir(), "storage"), fleet: fleet.NewRegistry(), settings: Settings{
+	b := &dispatching{Observer: run.Unobserved(), t: t, storage: filepath.Join(t.TempDir(), "storage"), fleet: fleet.NewRegistry(), settings: Settings{
 		Settings:   run.Settings{StallTimeout: time.Minute, ContactTimeout: 15 * time.Second, UnrunnableTimeout: time.Hour},
 		CatalogAge: time.Hour, Lease: 15 * time.Second,
 	}}

@@ -93,14 +93,16 @@ const (
 // Origins returns all origins.
 func Origins() []Origin { return []Origin{Own, Silent, Expired} }
 
-// Unobserved is the Observer of a dispatcher that has none.
-type Unobserved struct{}
+// Unobserved returns an Observer that takes no measurements.
+func Unobserved() Observer { return unobserved{} }
 
-func (Unobserved) Dispatched(string, time.Duration, time.Duration) {}
-func (Unobserved) Finished(End)                                    {}
-func (Unobserved) Retried(Cause)                                   {}
-func (Unobserved) Adopted(Origin)                                  {}
-func (Unobserved) Switched(string, bool)                           {}
+type unobserved struct{}
+
+func (unobserved) Dispatched(string, time.Duration, time.Duration) {}
+func (unobserved) Finished(End)                                    {}
+func (unobserved) Retried(Cause)                                   {}
+func (unobserved) Adopted(Origin)                                  {}
+func (unobserved) Switched(string, bool)                           {}
 
 // finished tells the observer of the end of the run.
 func (r finishing) finished(outcome string, took time.Duration) {

@@ -60,7 +60,7 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 	must(q.Cancel(t.Context(), key))
 	streams := stream.New(stream.Options{SpillDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	r := testRun(Around{
-		Queue: q, Streams: streams, Notices: NewNotices(q, streams), Observe: Unobserved{}, Signal: &woken{}, Work: &panics.Group{},
+		Queue: q, Streams: streams, Notices: NewNotices(q, streams), Observe: Unobserved(), Signal: &woken{}, Work: &panics.Group{},
 		Traces: func() *traces.Tracer { return nil },
 	}, claimed)
 	r.perform(t.Context(), preparation{r}.execute)

@@ -18,6 +18,7 @@ type Runs struct {
 	doubtful map[string]bool
 }
 
+// NewRuns returns runs of which there are none yet.
 func NewRuns() *Runs { return &Runs{byJob: map[string]*Run{}, doubtful: map[string]bool{}} }
 
 func (rs *Runs) add(r *Run) {
