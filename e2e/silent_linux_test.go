@@ -31,8 +31,11 @@ import (
 const (
 	// silentSenders are as many as one user's browser, scripts and friends never are.
 	silentSenders = 200
-	// maxSilentGrowth is how much memory the hub may need for all of them, in resident bytes.
+	// maxSilentGrowth is how much more memory the hub may use for all of them, in bytes, and
+	// maxSilentPeak how much more of it may be resident for a moment: with garbage, which is as much
+	// again as what is in use, and more while the collector gets little of the processors.
 	maxSilentGrowth = 64 << 20
+	maxSilentPeak   = 2 * maxSilentGrowth
 	// smallWindow is how much a silent sender's system takes of an answer, and smallSegment of
 	// that in one packet, in bytes. Both keep the hub's system from taking most of an answer.
 	smallWindow, smallSegment = 4 << 10, 536
@@ -198,27 +201,41 @@ func (f *fleet) forgetPeak() error {
 
 // collect has the hub collect its garbage.
 func (f *fleet) collect(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.Admin+"/debug/pprof/heap?gc=1", http.NoBody)
+	_, err := f.inUse(ctx)
+	return err
+}
+
+// inUse is how many bytes the hub's objects and stacks take once it has collected its garbage.
+func (f *fleet) inUse(ctx context.Context) (used int64, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.Admin+"/debug/pprof/heap?gc=1&debug=1", http.NoBody)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	if resp.StatusCode != http.StatusOK {
-		return errors.New(resp.Status)
+		return 0, errors.New(resp.Status)
 	}
-	return err
+	for _, figure := range []string{"\n# HeapInuse = ", "\n# Stack = "} {
+		_, rest, _ := strings.Cut(string(text), figure)
+		var n int64
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			return 0, fmt.Errorf("%q: %w", figure, err)
+		}
+		used += n
+	}
+	return used, err
 }
 
 // beside has senders of a kind be silent while the other user works: some rounds, after which
 // the hub's memory is looked at, and more of which only the time is of interest.
 func (f *fleet) beside(t *testing.T, s silent, rounds, more int) (took []time.Duration, out heard, growth, peak int64) {
 	t.Helper()
-	before := f.settle(t)
+	before, used := f.settle(t), must.Get(f.inUse(t.Context()))(t)
 	h := f.hush(t, s)
 	defer h.leave()
 	out = h.await(t, f, s)
@@ -232,7 +249,8 @@ func (f *fleet) beside(t *testing.T, s silent, rounds, more int) (took []time.Du
 	require.NoError(t, err, "the other user's requests beside %s", s.name)
 	_, peak = f.Hub.Memory()
 	growth = peak - before
-	assert.Less(t, growth, int64(maxSilentGrowth), "memory of the hub for %d times %s", silentSenders, s.name)
+	assert.Less(t, growth, int64(maxSilentPeak), "the most memory of the hub for %d times %s", silentSenders, s.name)
+	assert.Less(t, must.Get(f.inUse(t.Context()))(t)-used, int64(maxSilentGrowth), "memory of the hub for %d times %s", silentSenders, s.name)
 	rest, err := f.rounds(t.Context(), smallPreview, more)
 	require.NoError(t, err, "the other user's requests beside %s", s.name)
 	return append(took, rest...), out, growth, peak
