@@ -220,7 +220,7 @@ type App struct {
 	// longer than this (`5s` if it does not say), see docs/scheduling.md#priority-classes. Default: never.
 	PreemptBulk caddy.Duration `json:"preempt_bulk,omitempty" word:"preempt bulk [<duration>]"`
 
-	// Whether idle instances make a batch together, see docs/placement.md#batches. Default: on.
+	// Whether idle instances make a batch together, or the outputs of a prompt, see docs/placement.md#batches. Default: on.
 	Split string `json:"split,omitempty" word:"split on|off"`
 	// Jobs that a busy instance gets ahead of time, see docs/scheduling.md#lookahead. Default: 0.
 	Lookahead int `json:"lookahead,omitempty" word:"lookahead 0|1"`

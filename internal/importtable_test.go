@@ -104,7 +104,7 @@ var mayImport = map[string][]string{
 
 	"internal/metrics": {"internal/catalog", "internal/fleet", "internal/job", "internal/overflow", "internal/panics", "internal/pyjson", "internal/redis", "internal/refusal", "internal/run", "internal/scale", "internal/schedule", "internal/stats"},
 	"internal/catalog": {"internal/job", "internal/pyjson", "internal/python"},
-	"internal/split":   {"internal/catalog", "internal/pyjson"},
+	"internal/split":   {"internal/catalog", "internal/pyjson", "internal/resultcache"},
 
 	"internal/hints":       {"internal/pyjson"},
 	"internal/resultcache": {"internal/pyjson"},

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// batchMark ends the ids of prompts that make several pictures.
+	// batchMark ends the ids of prompts that make several pictures, which servers may make together.
 	batchMark = "-batch"
 	// batchSize is how many that are unless the world says otherwise.
 	batchSize = 4
@@ -28,7 +28,59 @@ func batchGraph(seed, pictures int) string {
 		"7": {"class_type": "CLIPTextEncode", "inputs": {"text": "", "clip": ["4", 1]}}}`, seed, pictures)
 }
 
+// branchesGraph is a prompt with an output for each picture, of which servers can make some each. The
+// pictures differ in their widths, and one server takes 0.8 s for each.
+func branchesGraph(seed, pictures int) string {
+	var text strings.Builder
+	text.WriteString(`{"4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "a.safetensors"}},
+		"6": {"class_type": "CLIPTextEncode", "inputs": {"text": "a tree", "clip": ["4", 1]}}`)
+	for n := range pictures {
+		fmt.Fprintf(&text, `, "1-%[1]d": {"class_type": "KSampler", "inputs": {"seed": %[2]d, "steps": 6, "cfg": 8.0, "sampler_name": "euler_ancestral", "scheduler": "normal",
+			"denoise": 1, "model": ["4", 0], "positive": ["6", 0], "negative": ["6", 0], "latent_image": ["5-%[1]d", 0]}},
+		"2-%[1]d": {"class_type": "VAEDecode", "inputs": {"samples": ["1-%[1]d", 0], "vae": ["4", 2]}},
+		"3-%[1]d": {"class_type": "SaveImage", "inputs": {"filename_prefix": "ComfyUI", "images": ["2-%[1]d", 0]}},
+		"5-%[1]d": {"class_type": "EmptyLatentImage", "inputs": {"width": %[3]d, "height": 16, "batch_size": 1}}`, n, seed+n, branchWidth(n))
+	}
+	return text.String() + "}"
+}
+
+// branchWidth is the width of a picture that has an output of its own.
+func branchWidth(n int) int { return 16 + 8*n }
+
+// hasWidth checks that a picture is the nth output of a prompt with this seed.
+func hasWidth(picture []byte, seed, n int) error {
+	m, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		return err
+	}
+	if got := m.Bounds().Dx(); got != branchWidth(n) {
+		return fmt.Errorf("it is of output %d, and its width is %d", n, got)
+	}
+	graph, err := graphIn(picture)
+	if err != nil {
+		return err
+	}
+	if got := graph[fmt.Sprintf("1-%d", n)].Inputs.Seed; got != seed+n {
+		return fmt.Errorf("its seed is %d, not %d", got, seed+n)
+	}
+	return nil
+}
+
+// savers are the nodes that save its pictures.
+func (p *Prompt) savers() (nodes []string) {
+	if !p.Apart {
+		return []string{"3"}
+	}
+	for n := range p.Pictures {
+		nodes = append(nodes, fmt.Sprintf("3-%d", n))
+	}
+	return nodes
+}
+
 func (p *Prompt) graph() string {
+	if p.Apart {
+		return branchesGraph(p.Color, p.Pictures)
+	}
 	if p.Pictures > 1 {
 		return batchGraph(p.Color, p.Pictures)
 	}
@@ -37,6 +89,9 @@ func (p *Prompt) graph() string {
 
 // shows checks that a picture is the prompt's nth.
 func (p *Prompt) shows(picture []byte, n int) error {
+	if p.Apart {
+		return hasWidth(picture, p.Color, n)
+	}
 	if p.Pictures > 1 {
 		inPart, err := hasPlace(picture, p.Color, n)
 		p.InParts = p.InParts || inPart
@@ -48,20 +103,9 @@ func (p *Prompt) shows(picture []byte, n int) error {
 // hasPlace checks by the graph in a picture that it comes from a batch with this seed, and from a
 // part that has its nth picture, if it comes from a part.
 func hasPlace(picture []byte, seed, n int) (inPart bool, err error) {
-	_, text, found := bytes.Cut(picture, []byte("prompt\x00"))
-	if !found {
-		return false, fmt.Errorf("it has no graph: %.100q", picture)
-	}
-	var graph map[string]struct {
-		Class  string `json:"class_type"`
-		Inputs struct {
-			Seed   int
-			From   int `json:"batch_index"`
-			Length int
-		}
-	}
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&graph); err != nil {
-		return false, fmt.Errorf("its graph: %w", err)
+	graph, err := graphIn(picture)
+	if err != nil {
+		return false, err
 	}
 	if graph["1"].Inputs.Seed != seed {
 		return false, fmt.Errorf("its seed is %d, not %d", graph["1"].Inputs.Seed, seed)
@@ -75,6 +119,28 @@ func hasPlace(picture []byte, seed, n int) (inPart bool, err error) {
 		}
 	}
 	return inPart, nil
+}
+
+// shownNode is a node of the graph in a picture.
+type shownNode struct {
+	Class  string `json:"class_type"`
+	Inputs struct {
+		Seed   int
+		From   int `json:"batch_index"`
+		Length int
+	}
+}
+
+// graphIn is the graph that a server has written into a picture.
+func graphIn(picture []byte) (graph map[string]shownNode, err error) {
+	_, text, found := bytes.Cut(picture, []byte("prompt\x00"))
+	if !found {
+		return nil, fmt.Errorf("it has no graph: %.100q", picture)
+	}
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&graph); err != nil {
+		return nil, fmt.Errorf("its graph: %w", err)
+	}
+	return graph, nil
 }
 
 // isBroken reports whether something is no picture, nobody's.

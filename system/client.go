@@ -46,9 +46,11 @@ type Prompt struct {
 	// Pictures is how many it makes. With more than one, Color is their seed, and they take seconds of
 	// their own. Default: one.
 	Pictures int
-	Color    int
-	Client   string
-	Seconds  float64
+	// Apart says that each of several pictures has an output of its own.
+	Apart   bool
+	Color   int
+	Client  string
+	Seconds float64
 	// Accepted is when a hub answered 200; zero before that.
 	Accepted time.Time
 	// Told is when the client was told of the end.
@@ -90,7 +92,7 @@ func (c *Client) run(until time.Time) {
 		if c.w.size.Batch > 0 && n%2 == 1 || n%3 == 2 {
 			id, pictures = id+batchMark, cmp.Or(c.w.size.Batch, batchSize)
 		}
-		p := &Prompt{ID: id, Pictures: pictures, Client: c.name, Color: 1 + c.rand.IntN(1<<24-1), Seconds: seconds[c.rand.IntN(len(seconds))]}
+		p := &Prompt{ID: id, Pictures: pictures, Apart: pictures > 1 && n%4 == 3, Client: c.name, Color: 1 + c.rand.IntN(1<<24-1), Seconds: seconds[c.rand.IntN(len(seconds))]}
 		c.w.Trace.Decide(c.name, "%s %06x %g", p.ID, p.Color, p.Seconds)
 		c.Ask(p)
 		if !c.w.sleep(time.Duration(c.rand.IntN(2000)) * time.Millisecond) {
@@ -178,6 +180,9 @@ const (
 	isThere
 )
 
+// savedImage is one in a history entry.
+type savedImage struct{ Filename, Subfolder, Type string }
+
 // look looks for the prompt in the history, and checks its picture.
 func (c *Client) look(p *Prompt) found {
 	status, answer, err := c.call(http.MethodGet, "/history/"+url.PathEscape(p.ID), nil)
@@ -186,10 +191,8 @@ func (c *Client) look(p *Prompt) found {
 		return unanswered
 	}
 	var history map[string]struct {
-		Outputs map[string]struct {
-			Images []struct{ Filename, Subfolder, Type string }
-		}
-		Status struct {
+		Outputs map[string]struct{ Images []savedImage }
+		Status  struct {
 			Text     string `json:"status_str"`
 			Messages json.RawMessage
 		}
@@ -208,7 +211,10 @@ func (c *Client) look(p *Prompt) found {
 		}
 		return isThere
 	}
-	images := entry.Outputs["3"].Images
+	var images []savedImage
+	for _, saver := range p.savers() {
+		images = append(images, entry.Outputs[saver].Images...)
+	}
 	if len(images) != max(p.Pictures, 1) {
 		c.ledger.breach(p.ID, "it has %d pictures: %.300s", len(images), answer)
 		return isThere

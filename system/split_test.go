@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,26 +20,60 @@ import (
 	"github.com/comfyhub/comfyhub/system"
 )
 
-// pictures is how many a batch has, and batch a prompt for them. With steps of 100 ms one server
-// takes 17.6 s for them.
+// pictures is how many a prompt makes.
 const pictures = 8
 
-func batch(id string, seed int, extra string) string {
-	return fmt.Sprintf(`{"prompt_id": %[1]q, "client_id": "ann", "extra_data": {%[3]s}, "prompt": {
-		"3": {"class_type": "KSampler", "inputs": {"seed": %[2]d, "steps": 20, "cfg": 8.0, "sampler_name": "euler", "scheduler": "normal", "denoise": 1,
+// together is a kind of prompts that servers make together.
+type together struct {
+	graph func(seed int) string
+	// savers are the nodes that save pictures, the same number each.
+	savers []string
+	// channel says what of the files is as if one server had made them.
+	channel string
+	// cache is what servers keep of their results: a prompt of which one has a part already would look
+	// as if it took less time.
+	cache string
+}
+
+// parted are the kinds. With steps of 100 ms one server takes 17.6 s for either.
+var parted = map[string]together{
+	"batch":   {batch, []string{"9"}, "&channel=rgb", "classic"},
+	"outputs": {branches, []string{"out0", "out1", "out2", "out3"}, "", "none"},
+}
+
+func batch(seed int) string {
+	return fmt.Sprintf(`{
+		"3": {"class_type": "KSampler", "inputs": {"seed": %[1]d, "steps": 20, "cfg": 8.0, "sampler_name": "euler", "scheduler": "normal", "denoise": 1,
 			"model": ["4", 0], "positive": ["6", 0], "negative": ["7", 0], "latent_image": ["5", 0]}},
 		"4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "a.safetensors"}},
-		"5": {"class_type": "EmptyLatentImage", "inputs": {"width": 64, "height": 128, "batch_size": %[4]d}},
-		"6": {"class_type": "CLIPTextEncode", "inputs": {"text": "tree %[2]d", "clip": ["4", 1]}},
+		"5": {"class_type": "EmptyLatentImage", "inputs": {"width": 64, "height": 128, "batch_size": %[2]d}},
+		"6": {"class_type": "CLIPTextEncode", "inputs": {"text": "tree %[1]d", "clip": ["4", 1]}},
 		"7": {"class_type": "CLIPTextEncode", "inputs": {"text": "", "clip": ["4", 1]}},
 		"8": {"class_type": "VAEDecode", "inputs": {"samples": ["3", 0], "vae": ["4", 2]}},
-		"9": {"class_type": "SaveImage", "inputs": {"filename_prefix": "ComfyUI", "images": ["8", 0]}}}}`, id, seed, extra, pictures)
+		"9": {"class_type": "SaveImage", "inputs": {"filename_prefix": "ComfyUI", "images": ["8", 0]}}}`, seed, pictures)
+}
+
+// branches are four samplers of one text, with a sampler that draws over its whole batch.
+func branches(seed int) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, `{"4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "a.safetensors"}},
+		"5": {"class_type": "EmptyLatentImage", "inputs": {"width": 64, "height": 128, "batch_size": 2}},
+		"6": {"class_type": "CLIPTextEncode", "inputs": {"text": "tree %d", "clip": ["4", 1]}},
+		"7": {"class_type": "CLIPTextEncode", "inputs": {"text": "", "clip": ["4", 1]}}`, seed)
+	for n := range 4 {
+		fmt.Fprintf(&text, `, "k%[1]d": {"class_type": "KSampler", "inputs": {"seed": %[2]d, "steps": 20, "cfg": 8.0, "sampler_name": "euler_ancestral", "scheduler": "normal",
+			"denoise": 1, "model": ["4", 0], "positive": ["6", 0], "negative": ["7", 0], "latent_image": ["5", 0]}},
+		"d%[1]d": {"class_type": "VAEDecode", "inputs": {"samples": ["k%[1]d", 0], "vae": ["4", 2]}},
+		"out%[1]d": {"class_type": "SaveImage", "inputs": {"filename_prefix": "ComfyUI", "images": ["d%[1]d", 0]}}`, n, 10*seed+2*n)
+	}
+	return text.String() + "}"
 }
 
 const wholly = `"comfyhub": {"split": false}`
 
-// ann is a client with a socket, who posts batches.
+// ann is a client with a socket, who posts prompts of one kind.
 type ann struct {
+	together
 	t      *testing.T
 	w      *system.World
 	hub    *system.Hub
@@ -47,23 +82,27 @@ type ann struct {
 	heard [][]byte
 }
 
-// inBatches runs a scenario with a fleet of four that has made one batch, so that the hubs know how
-// long it takes.
-func inBatches(t *testing.T, hubs int, scenario func(t *testing.T, w *system.World, a *ann)) {
+// inParts runs a scenario for each kind of prompts, with a fleet of four that has made one, so that the
+// hubs know how long it takes.
+func inParts(t *testing.T, hubs int, scenario func(t *testing.T, w *system.World, a *ann)) {
 	t.Helper()
-	c := system.Config{Hubs: hubs, Comfys: 4, Comfy: sim.Config{Version: "0.33.0", PreviewMethod: "auto", Models: map[string][]string{"checkpoints": {"a.safetensors"}}}}
-	inWorld(t, c, func(w *system.World, ledger *system.Ledger) {
-		a := &ann{t: t, w: w, hub: w.Hubs[0]}
-		a.listen()
-		a.post("learn", 1, "")
-		a.follow("learn")
-		require.Equal(t, 1, started(w), "nobody knew how long it would take")
-		<-time.After(15 * time.Second) // until all hubs know it
-		scenario(t, w, a)
-		_ = a.socket.CloseNow()
-		<-time.After(10 * time.Second)
-		w.CheckQuiet(ledger)
-	})
+	for name, kind := range parted {
+		t.Run(name, func(t *testing.T) {
+			c := system.Config{Hubs: hubs, Comfys: 4, Comfy: sim.Config{Version: "0.33.0", PreviewMethod: "auto", Cache: kind.cache, Models: map[string][]string{"checkpoints": {"a.safetensors"}}}}
+			inWorld(t, c, func(w *system.World, ledger *system.Ledger) {
+				a := &ann{together: kind, t: t, w: w, hub: w.Hubs[0]}
+				a.listen()
+				a.post("learn", 1, "")
+				a.follow("learn")
+				require.Equal(t, 1, started(w), "nobody knew how long it would take")
+				<-time.After(15 * time.Second) // until all hubs know it
+				scenario(t, w, a)
+				_ = a.socket.CloseNow()
+				<-time.After(10 * time.Second)
+				w.CheckQuiet(ledger)
+			})
+		})
+	}
 }
 
 func started(w *system.World) (n int) {
@@ -97,7 +136,8 @@ func (a *ann) listen() {
 func (a *ann) post(id string, seed int, extra string) {
 	a.t.Helper()
 	a.heard = nil
-	status, answer := a.hub.Call(http.MethodPost, "/prompt", batch(id, seed, extra))
+	body := fmt.Sprintf(`{"prompt_id": %q, "client_id": "ann", "extra_data": {%s}, "prompt": %s}`, id, extra, a.graph(seed))
+	status, answer := a.hub.Call(http.MethodPost, "/prompt", body)
 	require.Equal(a.t, http.StatusOK, status, string(answer))
 }
 
@@ -130,6 +170,24 @@ func (a *ann) told(kind string) (list []string) {
 	return list
 }
 
+// toldOfAllNodes checks that the client was told of each node, and of the progress of all in one
+// message.
+func (a *ann) toldOfAllNodes() {
+	a.t.Helper()
+	var graph map[string]any
+	require.NoError(a.t, json.Unmarshal([]byte(a.graph(0)), &graph))
+	boards := a.told("progress_state")
+	require.NotEmpty(a.t, boards)
+	cached := strings.Join(a.told("execution_cached"), "")
+	for id := range graph {
+		if strings.Contains(cached, strconv.Quote(id)) {
+			continue
+		}
+		require.Contains(a.t, strings.Join(a.told("executing"), ""), `"node": "`+id+`"`)
+		require.Contains(a.t, boards[len(boards)-1], `"`+id+`": {`)
+	}
+}
+
 // history is the entry of a prompt, and the names of its pictures.
 func (a *ann) history(id string) (entry string, names []string) {
 	a.t.Helper()
@@ -141,33 +199,43 @@ func (a *ann) history(id string) (entry string, names []string) {
 		}
 	}
 	require.NoError(a.t, json.Unmarshal(answer, &history), string(answer))
-	for _, i := range history[id].Outputs["9"].Images {
-		names = append(names, i.Filename)
+	for _, saver := range a.savers {
+		for _, i := range history[id].Outputs[saver].Images {
+			names = append(names, i.Filename)
+		}
 	}
 	return string(answer), names
 }
 
-// looks are the pictures of a prompt, without what they say about their graph.
+// looks are the pictures of a prompt, those of a batch without what they say about their graph.
 func (a *ann) looks(id string) (all []string) {
 	a.t.Helper()
 	_, names := a.history(id)
 	require.Len(a.t, names, pictures)
 	for _, name := range names {
-		status, picture := a.hub.Call(http.MethodGet, "/view?channel=rgb&filename="+url.QueryEscape(name), "")
+		status, picture := a.hub.Call(http.MethodGet, "/view?filename="+url.QueryEscape(name)+a.channel, "")
 		require.Equal(a.t, http.StatusOK, status, name)
 		all = append(all, string(picture))
 	}
 	return all
 }
 
-// sees checks that a prompt was one run to its client, and that its pictures are those of the whole
-// batch.
+// sees checks that a prompt was one run to its client, and that its pictures are those of one server.
 func (a *ann) sees(id string, seed int) {
 	a.t.Helper()
 	entry, names := a.history(id)
 	require.NotContains(a.t, entry, "comfyhub_part")
 	require.Equal(a.t, 1, strings.Count(entry, "execution_start"))
 	require.Contains(a.t, entry, `"success"`)
+	var history map[string]struct {
+		Prompt []json.RawMessage
+		Meta   map[string]any
+	}
+	require.NoError(a.t, json.Unmarshal([]byte(entry), &history))
+	var wanted []string
+	require.NoError(a.t, json.Unmarshal(history[id].Prompt[4], &wanted))
+	require.ElementsMatch(a.t, a.savers, wanted)
+	require.Len(a.t, history[id].Meta, len(a.savers))
 	require.Len(a.t, names, pictures)
 	require.True(a.t, slices.IsSorted(names))
 	var first, last int
@@ -184,38 +252,45 @@ func (a *ann) sees(id string, seed int) {
 	}
 }
 
-// Four servers make a batch together. Their client sees one run, and the pictures that one server
+// Four servers make a prompt together. Their client sees one run, and the pictures that one server
 // would have made, in a quarter of the time.
-func TestBatchIsMadeInParts(t *testing.T) {
-	inBatches(t, 1, func(t *testing.T, w *system.World, a *ann) {
+func TestPromptIsMadeInParts(t *testing.T) {
+	inParts(t, 1, func(t *testing.T, w *system.World, a *ann) {
 		before, began := started(w), time.Now()
 		a.post("parts", 2, "")
 		a.follow("parts")
 		parted := time.Since(began)
 		require.Equal(t, 4, started(w)-before)
-		for _, kind := range []string{"execution_start", "execution_success", "executed"} {
+		for _, kind := range []string{"execution_start", "execution_success"} {
 			require.Len(t, a.told(kind), 1, kind)
 		}
-		require.Equal(t, pictures, strings.Count(a.told("executed")[0], "filename"))
+		require.Len(t, a.told("executed"), len(a.savers))
+		for n, saver := range a.savers { // as one server would, in the order of the graph
+			require.Contains(t, a.told("executed")[n], `"node": "`+saver+`"`)
+			require.Equal(t, pictures/len(a.savers), strings.Count(a.told("executed")[n], "filename"))
+		}
 		require.NotEmpty(t, a.told("progress"))
 		for _, status := range a.told("status") {
 			require.NotRegexp(t, `"queue_remaining": ([2-9]|1\d)`, status)
 		}
-		began = time.Now()
+		a.toldOfAllNodes()
 		a.sees("parts", 2)
+		began = time.Now()
+		a.post("whole", 3, wholly)
+		a.follow("whole")
 		whole := time.Since(began)
 		t.Logf("whole %v, in parts %v: %.2f times as fast", whole, parted, whole.Seconds()/parted.Seconds())
 		require.Greater(t, whole.Seconds(), 3.5*parted.Seconds())
 		_, answer := a.hub.Call(http.MethodGet, "/history", "")
-		require.Equal(t, 3, strings.Count(string(answer), `"execution_start"`), "a part is in the history")
+		require.Equal(t, 4, strings.Count(string(answer), `"execution_start"`), "a part is in the history")
 		_, answer = a.hub.Call(http.MethodGet, "/hub/usage", "")
-		require.Contains(t, string(answer), `"done": 3`)
+		require.Contains(t, string(answer), `"done": 4`)
 	})
 }
 
 // A server dies with its part, which another one makes again.
 func TestServerDiesWithAPart(t *testing.T) {
-	inBatches(t, 1, func(t *testing.T, w *system.World, a *ann) {
+	inParts(t, 1, func(t *testing.T, w *system.World, a *ann) {
 		servers := 4 // one of them makes the first part
 		if testing.Short() {
 			servers = 1
@@ -238,8 +313,8 @@ func TestServerDiesWithAPart(t *testing.T) {
 }
 
 // The hub that follows all parts is killed. The other one goes on with what the servers have.
-func TestHubIsKilledInABatch(t *testing.T) {
-	inBatches(t, 2, func(t *testing.T, w *system.World, a *ann) {
+func TestHubIsKilledBesideParts(t *testing.T) {
+	inParts(t, 2, func(t *testing.T, w *system.World, a *ann) {
 		before := started(w)
 		a.post("orphan", 20, "")
 		w.Until(time.Minute, "all work", func() bool { return len(busy(w)) == 4 })
@@ -257,7 +332,7 @@ func TestHubIsKilledInABatch(t *testing.T) {
 
 // The hub is killed while it waits for the last part, which another server makes again.
 func TestHubIsKilledBeforeTheLastPart(t *testing.T) {
-	inBatches(t, 2, func(t *testing.T, w *system.World, a *ann) {
+	inParts(t, 2, func(t *testing.T, w *system.World, a *ann) {
 		before := started(w)
 		a.post("last", 21, "")
 		w.Until(time.Minute, "all work", func() bool { return len(busy(w)) == 4 })
@@ -277,8 +352,8 @@ func TestHubIsKilledBeforeTheLastPart(t *testing.T) {
 }
 
 // Whoever cancels the prompt stops all servers.
-func TestBatchIsCancelled(t *testing.T) {
-	inBatches(t, 1, func(t *testing.T, w *system.World, a *ann) {
+func TestPartsAreCancelled(t *testing.T) {
+	inParts(t, 1, func(t *testing.T, w *system.World, a *ann) {
 		a.post("cancelled", 30, "")
 		w.Until(time.Minute, "all work", func() bool { return len(busy(w)) == 4 })
 		<-time.After(time.Second)
@@ -295,7 +370,7 @@ func TestBatchIsCancelled(t *testing.T) {
 
 // The error of a part is that of the prompt, and the others stop.
 func TestPartFails(t *testing.T) {
-	inBatches(t, 1, func(t *testing.T, w *system.World, a *ann) {
+	inParts(t, 1, func(t *testing.T, w *system.World, a *ann) {
 		for n := range 4 {
 			w.Comfys[n].SetFault(sim.Faults{FailAfterStep: 5})
 			id := fmt.Sprint("failed", n)

@@ -50,6 +50,8 @@ type Entry struct {
 	Wanted []string
 	// Outputs are the UI objects by node id, raw.
 	Outputs []byte
+	// Meta says by node id where the nodes of the outputs come from, raw; nil when it is missing.
+	Meta []byte
 	// StatusRaw is the member status, raw; nil when it is missing.
 	StatusRaw []byte
 	// Status is "success" or "error", "" when unknown.
@@ -103,6 +105,8 @@ func ParseEntry(entry []byte) (Entry, bool) {
 			})
 		case "outputs":
 			e.Outputs = value
+		case "meta":
+			e.Meta = value
 		case "status":
 			e.StatusRaw = value
 			e.parseStatus(value)
@@ -161,8 +165,10 @@ type EntryEdit struct {
 	Number string
 	// Graph and Extra replace the graph and extra_data, both raw JSON.
 	Graph, Extra []byte
-	// Outputs replaces the outputs, raw JSON.
-	Outputs []byte
+	// Outputs replaces the outputs, and Meta what is said about their nodes, both raw JSON.
+	Outputs, Meta []byte
+	// Wanted replaces the ids of the output nodes that were to be executed.
+	Wanted []string
 }
 
 // RewriteEntry applies an edit to a history entry: the id in prompt[1] and in
@@ -184,6 +190,8 @@ func RewriteEntry(entry []byte, e EntryEdit) []byte {
 			})
 		case key == "outputs":
 			return r.replace(e.Outputs)
+		case key == "meta":
+			return r.replace(e.Meta)
 		}
 		return r.Skip()
 	})
@@ -236,6 +244,10 @@ func (r *entryRewriter) promptPart(i int) bool {
 		return r.id()
 	case 2:
 		return r.replace(r.edit.Graph)
+	case 4:
+		if r.edit.Wanted != nil {
+			return r.replace(pyjson.Marshal(pyjson.Strings(r.edit.Wanted)))
+		}
 	case 3:
 		r.Peek()
 		start := r.At
@@ -305,88 +317,4 @@ func WithoutMember(object []byte, name string) []byte {
 		return object
 	}
 	return pyjson.Splice(object, edits)
-}
-
-// EntryParts is what a history entry is made of, for one that no instance wrote.
-type EntryParts struct {
-	// Number is a JSON literal.
-	Number string
-	ID     string
-	// Graph and Extra are raw JSON.
-	Graph, Extra []byte
-	// Outputs are the ids of the output nodes that were to execute.
-	Outputs []string
-	// Success is true for a run that went well.
-	Success bool
-	// Messages are those of the run, in order.
-	Messages []EntryMessage
-	// Results are the UI outputs of nodes, in the order in which they executed.
-	Results []EntryResult
-}
-
-// EntryResult is the UI output of a node.
-type EntryResult struct {
-	Node string
-	// DisplayNode is the node of the client's graph that stands for it.
-	DisplayNode string
-	// Output is raw JSON.
-	Output []byte
-}
-
-// NewEntry writes a history entry in Python's style.
-func NewEntry(p EntryParts) []byte {
-	out := append([]byte(`{"prompt": [`), p.Number...)
-	out = append(out, ", "...)
-	out = pyjson.AppendString(out, p.ID)
-	out = append(out, ", "...)
-	out = append(out, p.Graph...)
-	out = append(out, ", "...)
-	out = append(out, p.Extra...)
-	out = append(out, ", "...)
-	out = pyjson.Append(out, pyjson.Strings(p.Outputs))
-	out = append(out, `], "outputs": {`...)
-	for i, r := range p.Results {
-		if i > 0 {
-			out = append(out, ", "...)
-		}
-		out = append(append(pyjson.AppendString(out, r.Node), ": "...), r.Output...)
-	}
-	out = append(out, `}, "status": {"status_str": `...)
-	if p.Success {
-		out = append(out, `"success", "completed": true, "messages": [`...)
-	} else {
-		out = append(out, `"error", "completed": false, "messages": [`...)
-	}
-	for i, m := range p.Messages {
-		if i > 0 {
-			out = append(out, ", "...)
-		}
-		out = append(out, '[')
-		out = pyjson.AppendString(out, m.Type)
-		out = append(out, ", "...)
-		out = append(out, m.Data...)
-		out = append(out, ']')
-	}
-	out = append(out, `]}, "meta": {`...)
-	for i, r := range p.Results {
-		if i > 0 {
-			out = append(out, ", "...)
-		}
-		out = append(out, r.meta()...)
-	}
-	return append(out, "}}"...)
-}
-
-// meta tells, by the node's id, where the node comes from. Of one that another
-// node has made only its place in the client's graph is known.
-func (r EntryResult) meta() []byte {
-	node, display := quoted(r.Node), quoted(r.DisplayNode)
-	if r.DisplayNode == "" {
-		display = node
-	}
-	out := append([]byte(nil), node...)
-	out = append(append(out, `: {"node_id": `...), node...)
-	out = append(append(out, `, "display_node": `...), display...)
-	out = append(append(out, `, "parent_node": null, "real_node_id": `...), display...)
-	return append(out, '}')
 }

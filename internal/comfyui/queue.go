@@ -38,6 +38,8 @@ type Mark struct {
 	// Job is the hub's key of the job.
 	Job   string
 	Fence int64
+	// Part says that the run makes only a part of the job.
+	Part bool
 }
 
 // Ours reports whether a hub dispatched the prompt.
@@ -189,6 +191,8 @@ func ParseMark(extra []byte) Mark {
 				mark.Job = pyjson.Unquote(value)
 			case "fence":
 				mark.Fence, _ = pyjson.Number(value).Int64() // 0 is the fence of no run
+			case "part":
+				mark.Part = string(value) == "true"
 			}
 		})
 	})

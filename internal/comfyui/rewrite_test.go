@@ -90,9 +90,15 @@ func TestRewriteEntry(t *testing.T) {
 	}))
 	require.Contains(t, all, `{"prompt": [2.0, "C", {"g": 1}, {"e": 1}, ["9"]], "outputs": {"o": 1}, "status"`)
 
+	whole := string(RewriteEntry([]byte(in), EntryEdit{Wanted: []string{"9", "12"}, Meta: []byte(`{"m": 1}`)}))
+	require.Contains(t, whole, `"extra_pnginfo": {}}, ["9", "12"]], "outputs"`)
+	require.Contains(t, whole, `"odd"]}, "meta": {"m": 1}}`)
+
 	e, ok := ParseEntry([]byte(in))
 	require.True(t, ok)
 	require.Equal(t, Mark{Job: "k", Fence: 3}, e.Mark)
+	require.Equal(t, `{"9": {"prompt_id": "U"}}`, string(e.Meta))
+	require.True(t, ParseMark([]byte(`{"comfyhub": {"job": "k", "fence": 3, "part": true}}`)).Part)
 	require.Equal(t, []string{"9"}, e.Wanted)
 	require.Equal(t, "success", e.Status)
 	require.True(t, e.Completed)

@@ -289,6 +289,7 @@ func TestVersionFeatures(t *testing.T) {
 	}{
 		{"HonoursPromptID", Version.HonoursPromptID, "0.3.45", "0.3.44"},
 		{"InterruptByID", Version.InterruptByID, "0.3.57", "0.3.56"},
+		{"Targets", Version.Targets, "0.3.48", "0.3.47"},
 		{"Jobs", Version.Jobs, "0.6.0", "0.5.9"},
 		{"a git checkout", Version.HonoursPromptID, "v0.3.45-1-gabc", "v0.3.44-99-gabc"},
 	} {

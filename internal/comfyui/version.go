@@ -80,6 +80,10 @@ func (v Version) AtLeast(major, minor, patch int) bool {
 // Others choose their own: take it from the reply.
 func (v Version) HonoursPromptID() bool { return v.AtLeast(0, 3, 45) }
 
+// Targets reports whether the server knows partial_execution_targets. Others make all outputs of a
+// graph.
+func (v Version) Targets() bool { return v.AtLeast(0, 3, 48) }
+
 // InterruptByID reports whether /interrupt looks at the prompt_id. Where it
 // does not, every interrupt stops whatever runs.
 func (v Version) InterruptByID() bool { return v.AtLeast(0, 3, 57) }

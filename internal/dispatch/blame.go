@@ -74,19 +74,14 @@ func (b *Blame) untried(j job.Job, requires []byte) bool {
 	return false
 }
 
-// avoidForParts keeps parts away from instances that are not like the one that makes the first: one
-// with another GPU rounds otherwise and takes another time, and a custom node in place of one of
-// ComfyUI's may do anything. They are left to the hub that follows their job.
-func (b *Blame) avoidForParts(jobs []job.Job, idle []schedule.Idle, classes map[string][]byte) {
+// avoidForParts keeps parts away from instances that may not make them.
+func (b *Blame) avoidForParts(jobs []job.Job, idle []schedule.Idle) {
 	for _, j := range jobs {
 		if j.Parent == "" {
 			continue
 		}
-		needs, err := catalog.DecodeRequirements(classes[j.Class])
-		whole := b.runs.Get(j.Parent)
 		for _, i := range idle {
-			conn := b.instances.Get(i.Name)
-			if err != nil || conn == nil || whole == nil || b.reports.Gpu(whole.Lease().Instance) != b.reports.Gpu(i.Name) || !run.AllCore(conn.Abilities(), needs) {
+			if conn := b.instances.Get(i.Name); conn == nil || !b.runs.TakesPart(j.Parent, conn) {
 				i.Refused[j.Key] = true
 			}
 		}

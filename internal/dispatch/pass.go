@@ -117,7 +117,7 @@ func (p pass) offer(ctx context.Context, w queue.Window, idle []schedule.Idle, l
 		l.next = w.Next
 	}
 	d.blame.avoidFailed(w.Jobs, idle, d.requirements.met)
-	d.blame.avoidForParts(w.Jobs, idle, d.requirements.met)
+	d.blame.avoidForParts(w.Jobs, idle)
 	d.overflow.avoidPaid(w.Jobs, idle)
 	now := time.Now()
 	picked := p.pick(ctx, w, idle, now)

@@ -99,7 +99,7 @@ func (w *Watchdog) besideIdle(ctx context.Context, idleFor time.Duration) (map[a
 		return nil, err
 	}
 	w.blame.avoidFailed(window.Jobs, idle, classes)
-	w.blame.avoidForParts(window.Jobs, idle, classes)
+	w.blame.avoidForParts(window.Jobs, idle)
 	beside := map[attempt]bool{}
 	for _, j := range window.Jobs {
 		if w.holds.of(j.Key, time.Now()) == "" && anyCan(idle, taken, j) {

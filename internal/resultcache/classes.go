@@ -6,6 +6,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
+// Repeatable reports whether what a node gives depends on its inputs only, so that it gives the same
+// wherever and however often it runs.
+func Repeatable(class string, inputs *pyjson.Object) bool {
+	return repeatable(class) && settled(class, inputs)
+}
+
 // repeatable reports whether what nodes of a class give depends on their inputs only.
 func repeatable(class string) bool {
 	if len(folders(class)) > 0 || reads(class) != "" {

@@ -101,7 +101,7 @@ func (w *walk) node(id string) bool {
 	if class == "" || inputs == nil {
 		return false
 	}
-	if w.classes[class] = true; !repeatable(class) || !settled(class, inputs) {
+	if w.classes[class] = true; !Repeatable(class, inputs) {
 		return false
 	}
 	for name, folder := range folders(class) {

@@ -26,6 +26,8 @@ func (r collecting) collect(ctx context.Context) result {
 		r.told = r.recorded(ctx) // before the instance is freed, since the run is billed then
 	}
 	r.phase = released
+	r.others.leave()
+	showing(r).aside() // what they have said since the run's own last message
 	r.trace.Enter(traces.Collect, time.Now())
 	r.conn.Ended(r.billed())
 	r.Detach()
@@ -60,7 +62,7 @@ func (r collecting) collect(ctx context.Context) result {
 	end := r.ending(entry, parts, outputs)
 	if end.state == job.Done {
 		if r.division == nil { // else it says nothing about the whole graph
-			r.d.Memory.fits(r.body.Prompt, r.d.Reports.Memory(r.conn))
+			r.d.Memory.fits(dividing(r).made(), r.d.Reports.Memory(r.conn))
 			r.measured()
 		}
 		finishing(r).endedWell()
@@ -73,7 +75,7 @@ func (r collecting) collect(ctx context.Context) result {
 	switch {
 	case v == excused && !r.missed.messages: // the instance has cached the result, and another may not have
 		r.d.Rests.NotTaken(r.conn, r.Job().Key, false)
-		if len(r.others()) == 0 {
+		if len(r.elsewhere()) == 0 {
 			v = hopeless
 		}
 		return result{kind: v, cause: r.judgedCause(), reason: reason}
@@ -116,11 +118,14 @@ func (r collecting) ending(entry []byte, parts comfyui.Entry, outputs []byte) re
 	if parts.End == "" && (parts.Completed || parts.Status == "success") {
 		end.state = job.Done // servers before 2024-07
 	}
-	end.entry = comfyui.RewriteEntry(entry, comfyui.EntryEdit{
+	edit := comfyui.EntryEdit{
 		From: j.Run.Upstream, To: j.ID, Number: j.Number,
 		Graph: r.body.Prompt, Extra: r.body.Extra, Outputs: outputs,
-	})
-	end.entry = r.division.hide(end.entry)
+	}
+	if r.division != nil {
+		edit.Wanted, edit.Meta = r.body.Outputs, r.division.meta
+	}
+	end.entry = r.division.hide(comfyui.RewriteEntry(entry, edit))
 	switch {
 	case r.end != nil:
 		end.messages = [][]byte{r.end}

@@ -35,7 +35,7 @@ func (r posting) whileHeard(ctx context.Context) (heard context.Context, stop fu
 	watch := func() {
 		for contact := r.d.Settings().ContactTimeout; ; {
 			left := contact - time.Since(r.conn.LastSeen())
-			if left <= 0 && len(r.others()) > 0 {
+			if left <= 0 && len(r.elsewhere()) > 0 {
 				leave(errSilent)
 				return
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,27 +18,39 @@ import (
 )
 
 const (
-	// shortest is how long a whole run must take for its batch to be split: each part has to be given
-	// out, and its files fetched.
+	// shortest is how long a whole run must take to be split, and what making outputs apart must save:
+	// each part has to be given out, and its files fetched.
 	shortest = 2 * time.Second
 	// largestSplit is the largest prompt that is split, in bytes: each part is stored with all of it,
 	// beyond what its tenant may have waiting.
 	largestSplit = 1 << 20
 )
 
-// division is a run whose batch several instances make. The run makes the first part, and jobs of
-// their own the others: whatever can happen to a job can happen to them. Methods that say so may be
-// called on nil, for a run that makes the whole.
+// division is a run whose graph several instances make: each some pictures of a batch, or some
+// outputs. The run makes the first part, and jobs of their own the others: whatever can happen to a job
+// can happen to them. Methods that say so may be called on nil, for a run that makes the whole.
 type division struct {
 	r     *Run
-	plan  split.Plan
+	plan  plan
 	parts []split.Part
 	// class is the one of the jobs, and others are these jobs.
 	class  string
 	others []queue.Part
+	// meta is the member meta of the history entry, put together from those of all parts; nil before.
+	meta []byte
 }
 
-// divide decides whether a run makes the whole batch or a part, and has the other parts made. What
+// plan is how parts make a whole.
+type plan interface {
+	// Inserted is the id of the node that each part has and the graph has not; empty for none.
+	Inserted() string
+	// Pieces takes apart what the parts have put out, in the order in which the files get their names,
+	// and Join puts the pieces together. The error is [split.ErrOutputs].
+	Pieces(parts []split.Part, outputs [][]byte) ([]split.Piece, error)
+	Join(parts []split.Part, pieces []split.Piece) ([]byte, error)
+}
+
+// divide decides whether a run makes the whole or a part, and has the other parts made. What
 // was decided for an earlier run stands: the others may be made already.
 func (r dividing) divide(ctx context.Context) result {
 	j := r.Job()
@@ -61,6 +72,7 @@ func (r dividing) divide(ctx context.Context) result {
 		r.unsplit()
 		return result{}
 	case err == nil:
+		r.log.Info("job is made in parts", "parts", len(r.division.parts), "outputs_apart", r.division.isApart())
 		return result{}
 	case errors.Is(err, queue.ErrAnswered):
 		r.division = nil
@@ -87,15 +99,31 @@ func (v *division) ensure(ctx context.Context) error {
 // divided is the division of a job that was split before; nil if it cannot be split like that here.
 func (r dividing) divided(core func(class string) bool) *division {
 	j := r.Job()
-	if len(j.Parts) == 0 {
+	parent, err := uuid.Parse(j.Key)
+	if len(j.Parts) == 0 || err != nil {
 		return nil
 	}
-	plan, ok := split.Find(r.body.Prompt, r.body.Outputs, core)
+	var v *division
+	if sets, ok := outputsOfKeys(parent, j.Parts); ok {
+		v = r.again(parent, sets, core)
+	} else if batch, ok := split.Find(r.body.Prompt, r.body.Outputs, core); ok {
+		v, err = r.inBatches(parent, batch, len(j.Parts)+1)
+	}
+	if err != nil || v == nil || !slices.Equal(v.keys(), j.Parts) {
+		return nil
+	}
+	return v
+}
+
+// again is the division of a job whose other parts make these outputs; nil if it cannot be split like
+// that here.
+func (r dividing) again(parent uuid.UUID, others []split.Outputs, core func(class string) bool) *division {
+	b, ok := split.FindBranches(r.body.Prompt, r.body.Outputs, core)
 	if !ok {
 		return nil
 	}
-	v, err := r.inParts(plan, len(j.Parts)+1)
-	if err != nil || v == nil || len(v.others) != len(j.Parts) || v.others[0].Key != j.Parts[0] {
+	v, err := r.inOutputs(parent, b, slices.Concat([]split.Outputs{b.Rest(others)}, others))
+	if err != nil {
 		return nil
 	}
 	return v
@@ -105,20 +133,23 @@ func (r dividing) divided(core func(class string) bool) *division {
 func (r dividing) worthDividing() *division {
 	j, s := r.Job(), r.d.Settings()
 	// The client may be given an instance's refusal of the whole only.
-	if !s.Split || !r.alone || r.conn.Kind == fleet.KindOverflow || j.Ahead || j.Attempts > 1 || j.DoorUntil > 0 || len(r.body.Inputs) > 0 || sizeOf(r.body) > largestSplit || r.d.Queue.Limited(j.Tenant) {
+	if !s.Split || !r.alone || r.conn.Kind == fleet.KindOverflow || j.Ahead || j.Attempts > 1 || j.DoorUntil > 0 || sizeOf(r.body) > largestSplit || r.d.Queue.Limited(j.Tenant) {
 		return nil
 	}
 	takes := r.d.Durations.Estimate(j.Shape, r.d.Reports.Gpu(r.conn.Name))
-	if !takes.Certain() || takes.Ran < shortest || refusesSplit(r.body.Extra) {
+	parent, err := uuid.Parse(j.Key)
+	if err != nil || !takes.Certain() || takes.Ran < shortest || refusesSplit(r.body.Extra) {
 		return nil
 	}
-	plan, ok := split.Find(r.body.Prompt, r.body.Outputs, r.conn.Abilities().Core)
-	if !ok {
-		return nil
+	core := r.conn.Abilities().Core
+	var v *division
+	if batch, ok := split.Find(r.body.Prompt, r.body.Outputs, core); ok {
+		v, err = r.inBatches(parent, batch, 1+len(r.helpers(takes, r.demandsOfBatch())))
+	} else if b, ok := split.FindBranches(r.body.Prompt, r.body.Outputs, core); ok {
+		v, err = r.inOutputs(parent, b, r.shares(b, takes))
 	}
-	v, err := r.inParts(plan, 1+r.helpers(takes))
 	if err != nil {
-		r.log.Warn("cannot split a batch", "error", err)
+		r.log.Warn("cannot split a prompt", "error", err)
 		return nil
 	}
 	return v
@@ -126,7 +157,7 @@ func (r dividing) worthDividing() *division {
 
 // sizeOf is the size of a prompt, in bytes.
 func sizeOf(b job.Body) int {
-	return len(b.Prompt) + len(b.Extra) + len(b.Targets) + len(b.Other) + len(b.Requires)
+	return len(b.Prompt) + len(b.Extra) + len(b.Targets) + len(b.Inputs) + len(b.Other) + len(b.Requires)
 }
 
 // refusesSplit reports whether the prompt asks to be made as a whole.
@@ -140,73 +171,83 @@ func refusesSplit(extra []byte) bool {
 	return wish == pyjson.Bool(false)
 }
 
-// helpers counts the idle instances that would make a part as this run's would.
-func (r dividing) helpers(takes schedule.Estimate) (n int) {
-	needs, err := partNeeds(r.body.Requires)
-	if err != nil || needs.Unchecked || needs.Secrets {
-		return 0
-	}
-	j, gpu := r.Job(), r.d.Reports.Gpu(r.conn.Name)
-	idle, infos := r.d.Elsewhere.Idle()
-	for k, i := range idle {
-		warm := !slices.ContainsFunc(r.models, func(model string) bool { return !slices.Contains(i.Loaded, model) })
-		if i.Rests || i.GPU != nil || !schedule.MayUse(i.Tenants, j.Tenant) || r.d.Reports.Gpu(i.Name) != gpu || !warm && 2*takes.Load > takes.Ran {
-			continue
-		}
-		if len(infos[k].Satisfies(needs)) == 0 && AllCore(infos[k], needs) {
-			n++
-		}
-	}
-	return n
-}
-
-// AllCore reports whether the classes that parts rely on are ComfyUI's own at an instance.
-func AllCore(info *catalog.Info, needs catalog.Requirements) bool {
-	return !slices.ContainsFunc(needs.Classes, func(class string) bool { return split.Relies(class) && !info.Core(class) })
-}
-
-// partNeeds returns what a part of a job needs, given what the job does.
-func partNeeds(requires []byte) (catalog.Requirements, error) {
+// partNeeds returns what a part of a job needs, given what the job does, and the classes of the nodes
+// that only the part has.
+func partNeeds(requires []byte, inserted ...string) (catalog.Requirements, error) {
 	needs, err := catalog.DecodeRequirements(requires)
 	if err != nil {
 		return needs, err
 	}
 	needs.Part = true
-	if at, there := slices.BinarySearch(needs.Classes, split.Inserted); !there {
-		needs.Classes = slices.Insert(needs.Classes, at, split.Inserted)
-	}
+	needs.Classes = slices.Compact(slices.Sorted(slices.Values(append(needs.Classes, inserted...))))
 	return needs, nil
 }
 
-// inParts plans k parts; nil if there would be one.
-func (r dividing) inParts(plan split.Plan, k int) (*division, error) {
-	parts, err := plan.Parts(k)
+// inBatches plans k parts of a batch; nil if there would be one.
+func (r dividing) inBatches(parent uuid.UUID, batch split.Plan, k int) (*division, error) {
+	parts, err := batch.Parts(k)
 	if err != nil || len(parts) < 2 {
 		return nil, err
 	}
-	needs, err := partNeeds(r.body.Requires)
+	var keys []string
+	for n := range parts[1:] {
+		keys = append(keys, batchKey(parent, n+1, len(parts)))
+	}
+	return r.inParts(batch, parts, keys, r.demandsOfBatch(), split.Inserted)
+}
+
+// inOutputs plans parts that make some outputs each; nil if there would be one.
+func (r dividing) inOutputs(parent uuid.UUID, b split.Branches, sets []split.Outputs) (*division, error) {
+	parts := b.Parts(sets)
+	if len(parts) < 2 {
+		return nil, nil
+	}
+	var keys []string
+	for _, set := range sets[1:] {
+		keys = append(keys, outputsKey(parent, set))
+	}
+	return r.inParts(b, parts, keys, demandsOfOutputs(b))
+}
+
+// inParts is the division into some parts, all but the first of which are jobs with these keys.
+func (r dividing) inParts(p plan, parts []split.Part, keys []string, d demands, inserted ...string) (*division, error) {
+	needs, err := partNeeds(r.body.Requires, inserted...)
 	if err != nil {
 		return nil, err
 	}
-	v := &division{r: r.Run, plan: plan, parts: parts, class: needs.Signature()}
-	parent, err := uuid.Parse(r.Job().Key)
-	if err != nil {
-		return nil, err
-	}
+	r.demands.Store(&d)
+	v := &division{r: r.Run, plan: p, parts: parts, class: needs.Signature()}
 	for n, part := range parts[1:] {
-		graph, err := pyjson.Parse(part.Graph)
+		shape, err := shapeOfPart(part)
 		if err != nil {
 			return nil, err
 		}
-		v.others = append(v.others, queue.Part{
-			Key:   uuid.NewSHA1(parent, []byte(strconv.Itoa(n+1)+"/"+strconv.Itoa(len(parts)))).String(),
-			Shape: schedule.Shape(graph),
-			Body: job.Body{
-				Prompt: part.Graph, Extra: r.body.Extra, Outputs: r.body.Outputs, Targets: r.body.Targets, Other: r.body.Other, Requires: needs.Encode(),
-			},
-		})
+		body := job.Body{Prompt: part.Graph, Extra: r.body.Extra, Outputs: r.body.Outputs, Targets: r.body.Targets, Other: r.body.Other, Inputs: r.body.Inputs, Requires: needs.Encode()}
+		if part.Outputs != nil {
+			body.Outputs, body.Targets = part.Outputs, targetsOf(part)
+		}
+		v.others = append(v.others, queue.Part{Key: keys[n], Shape: shape, Body: body})
 	}
 	return v, nil
+}
+
+// targetsOf is partial_execution_targets for a part that makes some outputs.
+func targetsOf(part split.Part) []byte { return pyjson.Marshal(pyjson.Strings(part.Outputs)) }
+
+// shapeOfPart tells how long a part takes, without what it leaves out.
+func shapeOfPart(part split.Part) (string, error) {
+	text := part.Graph
+	if part.Outputs != nil {
+		var err error
+		if text, err = split.Only(text, part.Outputs); err != nil {
+			return "", err
+		}
+	}
+	graph, err := pyjson.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	return schedule.Shape(graph), nil
 }
 
 // keys are those of the other parts' jobs.
@@ -218,12 +259,31 @@ func (v *division) keys() []string {
 	return keys
 }
 
-// graph is what the run's instance is given.
-func (r *Run) graph() []byte {
+// graph is what the run's instance is given, and targets is partial_execution_targets; nil for all
+// outputs.
+func (r dividing) graph() []byte {
 	if r.division == nil {
 		return r.body.Prompt
 	}
 	return r.division.parts[0].Graph
+}
+
+func (r dividing) targets() []byte {
+	if r.division == nil || r.division.parts[0].Outputs == nil {
+		return r.body.Targets
+	}
+	return targetsOf(r.division.parts[0])
+}
+
+// made is the graph of what a run that is not divided makes.
+func (r dividing) made() []byte {
+	if r.Job().Parent == "" || r.body.Targets == nil {
+		return r.body.Prompt
+	}
+	if graph, err := split.Only(r.body.Prompt, r.body.Outputs); err == nil {
+		return graph
+	}
+	return r.body.Prompt
 }
 
 // PartEnded tells the run of a job that one of its parts may have ended.

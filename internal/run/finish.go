@@ -203,7 +203,7 @@ func (r finishing) cameToNothing(cause Cause) (elsewhere bool) {
 
 // sound reports whether another instance could run the job and has nothing held against it.
 func (r finishing) sound() bool {
-	return slices.ContainsFunc(r.others(), func(conn *instance.Link) bool {
+	return slices.ContainsFunc(r.elsewhere(), func(conn *instance.Link) bool {
 		return r.d.Health.Trusted(conn.Name) && !slices.Contains(r.Job().FailedAt, conn.Name)
 	})
 }

@@ -92,6 +92,8 @@ func (r following) watch(ctx context.Context) result {
 			}
 		case partHeard:
 			r.division.look(ctx)
+		case partMoved:
+			showing(r).aside()
 		case movedUp:
 			r.heard = time.Now()
 		case leaseLost:

@@ -25,7 +25,7 @@ func (r collecting) outputsOf(ctx context.Context, entry comfyui.Entry) ([]byte,
 	switch {
 	case j.Parent != "": // the job's own run gives the names, in the order of the batch
 		return entry.Outputs, result{}
-	case r.division == nil && dividing(r).isPart(entry.Graph):
+	case r.division == nil && (len(j.Parts) > 0 || entry.Mark.Part): // the queue may have lost that it was split, or this hub's version would split it otherwise
 		return nil, dividing(r).undivide(ctx, "its parts are unknown")
 	case r.division == nil:
 		return r.nameOutputs(ctx, entry.Outputs)
@@ -36,14 +36,7 @@ func (r collecting) outputsOf(ctx context.Context, entry comfyui.Entry) ([]byte,
 	case r.ending(nil, entry, nil).state != job.Done && r.stop.cause != partUnwell:
 		return r.nameOutputs(ctx, entry.Outputs)
 	}
-	return r.division.gather(ctx, entry.Outputs)
-}
-
-// isPart reports whether the instance was given a part of the graph: the queue may have lost that
-// the job was split, or this hub's version would split it otherwise.
-func (r dividing) isPart(graph []byte) bool {
-	node := []byte(`"` + split.Node)
-	return len(r.Job().Parts) > 0 || bytes.Contains(graph, node) && !bytes.Contains(r.body.Prompt, node)
+	return r.division.gather(ctx, entry)
 }
 
 // undivide has the job run as a whole.
@@ -60,29 +53,32 @@ func (r dividing) undivide(ctx context.Context, reason string) result {
 
 // gather waits for the other parts, and returns the outputs of all. An end of one that is none of
 // the outputs is the end of the job.
-func (v *division) gather(ctx context.Context, first []byte) ([]byte, result) {
+func (v *division) gather(ctx context.Context, first comfyui.Entry) ([]byte, result) {
 	ends, res := v.await(ctx)
 	if res.kind != undecided {
 		return nil, res
 	}
-	raw := [][]byte{first}
+	raw, metas := [][]byte{first.Outputs}, [][]byte{first.Meta}
 	for _, end := range ends {
 		entry, ok := comfyui.ParseEntry(end.Entry)
 		if !ok || end.State != job.Done {
 			return nil, v.fails(ctx, end.State, entry)
 		}
-		raw = append(raw, entry.Outputs)
+		raw, metas = append(raw, entry.Outputs), append(metas, entry.Meta)
 	}
-	if _, err := split.Merge(v.parts, raw); err != nil {
-		return nil, dividing{v.r}.undivide(ctx, err.Error())
-	}
-	var named [][]byte
-	if named, res = v.name(ctx, ends, raw); res.kind != undecided {
-		return nil, res
-	}
-	all, err := split.Merge(v.parts, named)
+	pieces, err := v.plan.Pieces(v.parts, raw)
 	if err != nil {
 		return nil, dividing{v.r}.undivide(ctx, err.Error())
+	}
+	if res = v.name(ctx, ends, pieces); res.kind != undecided {
+		return nil, res
+	}
+	all, err := v.plan.Join(v.parts, pieces)
+	if err != nil {
+		return nil, dividing{v.r}.undivide(ctx, err.Error())
+	}
+	if v.meta, err = split.Union(metas); err != nil {
+		v.meta = nil // servers before 2024-08 have none
 	}
 	return all, result{}
 }
@@ -172,32 +168,25 @@ func (v *division) fails(ctx context.Context, state job.State, entry comfyui.Ent
 	return ownEnding(r.Job(), r.body, job.Failed, end, time.Now())
 }
 
-// name gives the outputs of all parts their names at the hub, in the order of the batch and one
-// right after the other, and waits for the files of the other parts.
-func (v *division) name(ctx context.Context, ends []queue.PartEnd, raw [][]byte) ([][]byte, result) {
+// name gives the pieces of all parts' outputs their names at the hub, in order and one right after the
+// other, and waits for the files of the other parts.
+func (v *division) name(ctx context.Context, ends []queue.PartEnd, pieces []split.Piece) result {
 	r := v.r
-	first, res := collecting{r}.nameOutputs(ctx, raw[0])
-	if res.kind != undecided {
-		return nil, res
+	files, at, part := []*outputs{r.files}, []string{r.conn.Name}, 0
+	for _, end := range ends {
+		other := newOutputs(r)
+		r.files.join(other)
+		files, at = append(files, other), append(at, end.Instance)
 	}
-	named, part := [][]byte{first}, 0
-	files := make([]*outputs, len(ends))
-	for n := range files {
-		files[n] = newOutputs(r)
-		r.files.join(files[n])
-	}
-	res, err := collecting{r}.meanwhile(ctx, "fetching the files of the parts", func(ctx context.Context) error {
-		for n, end := range ends {
-			part = n
-			output, err := v.nameOf(ctx, files[n], end.Instance, raw[n+1])
-			if err != nil {
+	res, err := collecting{r}.meanwhile(ctx, "fetching the files of the parts", func(ctx context.Context) (err error) {
+		for n := range pieces {
+			part = pieces[n].Part
+			if pieces[n].Outputs, err = v.nameOf(ctx, files[part], at[part], pieces[n].Outputs); err != nil {
 				return err
 			}
-			named = append(named, output)
 		}
-		for n := range files {
-			part = n
-			if err := files[n].settle(ctx); err != nil {
+		for part = 1; part < len(files); part++ { // the run waits for its own
+			if err := files[part].settle(ctx); err != nil {
 				return err
 			}
 		}
@@ -205,18 +194,20 @@ func (v *division) name(ctx context.Context, ends []queue.PartEnd, raw [][]byte)
 	})
 	switch {
 	case res.kind != undecided:
-		return nil, res
+		return res
 	case err == nil:
-		return named, result{}
+		return result{}
 	case ctx.Err() != nil:
-		return nil, result{kind: dropped}
+		return result{kind: dropped}
+	case part == 0:
+		return result{kind: lost, cause: Results, reason: "its output files cannot be read: " + err.Error()}
 	}
 	if err := r.retry(ctx, "make a part again", func(ctx context.Context) error {
-		return r.d.Queue.Redo(ctx, r.Lease(), v.others[part].Key)
+		return r.d.Queue.Redo(ctx, r.Lease(), v.others[part-1].Key)
 	}); err != nil {
-		return nil, result{kind: dropped}
+		return result{kind: dropped}
 	}
-	return nil, collecting{r}.settled(ctx, err)
+	return collecting{r}.settled(ctx, err)
 }
 
 // nameOf is outputs.name for a part, whose instance may be away for a while.
@@ -239,23 +230,25 @@ func (v *division) nameOf(ctx context.Context, files *outputs, at string, raw []
 // blamed reports whether a run has failed at the inserted node.
 func (v *division) blamed(entry comfyui.Entry) bool {
 	end := comfyui.Message{Data: entry.EndData}
-	return entry.End == comfyui.TypeExecutionError && end.String("node_id") == v.plan.Node
+	return entry.End == comfyui.TypeExecutionError && v.plan.Inserted() != "" && end.String("node_id") == v.plan.Inserted()
 }
 
 // planted reports whether a message is about the inserted node alone, which the client does not
 // know. The division may be nil.
-func (v *division) planted(m comfyui.Message) bool { return v != nil && m.Node == v.plan.Node }
+func (v *division) planted(m comfyui.Message) bool {
+	return v != nil && m.Node != "" && m.Node == v.plan.Inserted()
+}
 
 // hide takes the inserted node out of a JSON text. The division may be nil.
 func (v *division) hide(text []byte) []byte {
-	if v == nil || !bytes.Contains(text, []byte(v.plan.Node)) {
+	if v == nil || v.plan.Inserted() == "" || !bytes.Contains(text, []byte(v.plan.Inserted())) {
 		return text
 	}
 	value, err := pyjson.Parse(text)
 	if err != nil {
 		return text
 	}
-	return pyjson.Marshal(without(value, v.plan.Node))
+	return pyjson.Marshal(without(value, v.plan.Inserted()))
 }
 
 // without returns a value without the members and items of a name.

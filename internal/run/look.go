@@ -267,7 +267,7 @@ func (r looking) outOfReach() bool {
 		proven = seen
 	}
 	patience := r.d.Reports.Patience(r.conn.Name)
-	if !instance.Gone(r.down) && len(r.others()) == 0 {
+	if !instance.Gone(r.down) && len(r.elsewhere()) == 0 {
 		patience = vouchFactor * contact
 	}
 	return now.Sub(proven) > patience || now.Sub(seen) > vouchFactor*contact

@@ -35,6 +35,8 @@ const (
 	evictAsked
 	// partHeard: a part of the job may have ended.
 	partHeard
+	// partMoved: a part of the job has said something that the client is to see.
+	partMoved
 	// movedUp: the run before this one is over on the instance, so this one is the next to begin.
 	movedUp
 	// leaseLost: another hub holds the job now.

@@ -29,7 +29,7 @@ func (r collecting) allCached() bool {
 	if len(r.cached) == 0 {
 		return false
 	}
-	v, err := pyjson.Parse(r.body.Prompt)
+	v, err := pyjson.Parse(dividing(r).made())
 	graph, ok := v.(*pyjson.Object)
 	if err != nil || !ok {
 		return false

@@ -124,7 +124,7 @@ func (m *Memory) mayRun(name string) bool {
 
 // larger returns the names of the usable instances that could run the job and have more GPU memory.
 func (m *Memory) larger(r *Run, than int64) (names []string) {
-	for _, conn := range r.others() {
+	for _, conn := range r.elsewhere() {
 		if than > 0 && m.reports.Memory(conn) > than && m.mayRun(conn.Name) {
 			names = append(names, conn.Name)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/split"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
@@ -42,6 +43,9 @@ func (r posting) submit(ctx context.Context) error {
 		return fmt.Errorf("pushing inputs: %w", err)
 	}
 	if graph, err = respell(graph, r.body.Outputs, r.conn.Abilities()); err != nil {
+		return err
+	}
+	if graph, err = r.narrow(graph); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -90,7 +94,7 @@ func (r posting) push(ctx context.Context) ([]byte, error) {
 			}
 		}
 	}
-	return catalog.Splice(r.graph(), edits)
+	return catalog.Splice(dividing(r).graph(), edits)
 }
 
 // respell puts the names of models into the instance's own spelling: one that runs on Windows has
@@ -104,6 +108,15 @@ func respell(graph []byte, outputs []string, info *catalog.Info) ([]byte, error)
 		return nil, err
 	}
 	return catalog.Splice(graph, info.Respell(g, outputs))
+}
+
+// narrow leaves out what the run's part does not need, for a server that would make all outputs: the
+// job may have been split for a newer one.
+func (r posting) narrow(graph []byte) ([]byte, error) {
+	if !r.division.isApart() || r.conn.Capability().Targets() {
+		return graph, nil
+	}
+	return split.Only(graph, r.division.parts[0].Outputs)
 }
 
 // search finds out whether a prompt was queued although the reply did not come: a 500, a timeout or
@@ -154,12 +167,12 @@ func (r posting) post(graph []byte) []byte {
 	b.WriteString(`{"prompt": `)
 	b.Write(graph)
 	fmt.Fprintf(&b, `, "client_id": %s, "prompt_id": %s`, pyjson.AppendString(nil, j.Run.SID), pyjson.AppendString(nil, j.Run.Upstream))
-	if r.body.Targets != nil {
+	if targets := dividing(r).targets(); targets != nil {
 		b.WriteString(`, "partial_execution_targets": `)
-		b.Write(r.body.Targets)
+		b.Write(targets)
 	}
 	b.WriteString(`, "extra_data": `)
-	b.Write(extraFor(r.body, j, r.conn.MaySecrets()))
+	b.Write(extraFor(r.body, j, r.conn.MaySecrets(), r.division != nil))
 	if other := inner(r.body.Other); len(other) > 0 {
 		b.WriteString(", ")
 		b.Write(other)
@@ -169,13 +182,17 @@ func (r posting) post(graph []byte) []byte {
 }
 
 // extraFor joins the client's extra_data, the API keys if the instance may have them, and the hub's
-// mark.
-func extraFor(body job.Body, j job.Job, secrets bool) []byte {
+// mark, which says whether the run makes only a part.
+func extraFor(body job.Body, j job.Job, secrets, part bool) []byte {
 	parts := [][]byte{inner(body.Extra)}
 	if secrets {
 		parts = append(parts, inner(body.Secrets))
 	}
-	mark, _ := json.Marshal(map[string]any{"job": j.Key, "fence": j.Fence})
+	own := map[string]any{"job": j.Key, "fence": j.Fence}
+	if part {
+		own["part"] = true
+	}
+	mark, _ := json.Marshal(own)
 	parts = append(parts, []byte(`"comfyhub": `+string(mark)))
 	var b bytes.Buffer
 	b.WriteByte('{')

@@ -40,7 +40,7 @@ func TestExtraForInstances(t *testing.T) {
 		true:  `{"note": "n", "api_key_comfy_org": "k", "comfyhub": {"fence":7,"job":"j"}}`,
 		false: `{"note": "n", "comfyhub": {"fence":7,"job":"j"}}`,
 	} {
-		require.Equal(t, want, string(extraFor(body, job.Job{Key: "j", Fence: 7}, may)))
+		require.Equal(t, want, string(extraFor(body, job.Job{Key: "j", Fence: 7}, may, false)))
 	}
 }
 

@@ -20,7 +20,7 @@ func (r posting) refused(ctx context.Context, why refusal) result {
 	r.d.Rests.NotTaken(r.conn, j.Key, true)
 	r.keepLessons(ctx, why)
 	r.d.Discovery.LearnFrom(why.Refused)
-	if others := r.others(); len(others) > 0 {
+	if others := r.elsewhere(); len(others) > 0 {
 		if r.speaksFor(others, why) {
 			if v := r.reject(ctx, why); v != undecided {
 				return result{kind: v}

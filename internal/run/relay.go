@@ -47,6 +47,9 @@ func (r following) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	}
 	data := r.division.hide(comfyui.RewriteID(f.Data, j.Run.Upstream, j.ID))
 	r.transcript.note(m.Type, data)
+	if j.Parent != "" {
+		r.d.Runs.overheard(j, m, data)
+	}
 	switch m.Type {
 	case comfyui.TypeExecutionCached:
 		r.cached = m.Strings("nodes")
@@ -72,12 +75,12 @@ func (r following) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 		r.node = m.Shows()
 		r.timing.enters(r.node, time.Now())
 		r.tellNode()
-		showing(r).send(stream.Executing, m.Node, data)
+		showing(r).entering(m, data)
 	case comfyui.TypeProgress:
 		r.progressed(m)
 		showing(r).send(stream.Progress, m.Node, data)
 	case comfyui.TypeProgressState:
-		showing(r).send(stream.ProgressState, "", data)
+		showing(r).advancing(data)
 	case comfyui.TypeExecuted:
 		if r.division != nil || j.Parent != "" {
 			r.missed.outputs = true // the client gets them together with those of the other parts

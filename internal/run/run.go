@@ -45,10 +45,12 @@ type Run struct {
 	files *outputs
 	// parting stops the run's work once nobody has wanted it for a while.
 	parting parting
-	// division is how its batch is split, nil if it is not, and partEnded tells that a part may have
-	// ended.
+	// division is how it is split, nil if it is not, partEnded tells that a part may have ended, and
+	// others is what they say. demands are what instances must be like for the other parts.
 	division  *division
 	partEnded chan struct{}
+	others    overheard
+	demands   atomic.Pointer[demands]
 	// trace has the spans of the run; nil if its prompt is not traced.
 	trace *traces.Attempt
 	// doing is what it is doing right now, for whoever watches the fleet.
@@ -88,6 +90,11 @@ type screen struct {
 	results []string
 	shown   map[string]bool
 	cached  []string
+	// current is the newest executing message, entered are the nodes of such messages, and board is the
+	// newest progress_state of the run's own nodes.
+	current []byte
+	entered map[string]bool
+	board   []byte
 	// transcript has the messages that the instance keeps on record.
 	transcript transcript
 	// end is the run's last message, held back until the job is in the history, and endedAt is when
@@ -306,9 +313,9 @@ func (r *Run) Detach() {
 	}
 }
 
-// others returns the other connected instances that could run the run's job, without those that cost
+// elsewhere returns the other connected instances that could run the run's job, without those that cost
 // money.
-func (r *Run) others() []*instance.Link {
+func (r *Run) elsewhere() []*instance.Link {
 	return r.d.Elsewhere.Others(r.conn, r.Job(), r.body.Requires)
 }
 

@@ -128,6 +128,14 @@ func (rs *Runs) join(conn *instance.Link, r *Run) bool {
 	return current != nil && rs.Get(current.Job().Key).Holder() == current && conn.AttachAhead(r.Holder())
 }
 
+// TakesPart reports whether an instance may make a part of a job: it is like the one that makes the first.
+// One with another GPU rounds otherwise and takes another time, and a custom node in place of one of
+// ComfyUI's may do anything. Parts are left to the hub that follows their job.
+func (rs *Runs) TakesPart(parent string, conn *instance.Link) bool {
+	whole := rs.Get(parent)
+	return whole != nil && whole.d.Reports.Gpu(whole.Lease().Instance) == whole.d.Reports.Gpu(conn.Name) && whole.demands.Load().metBy(conn)
+}
+
 // Claims reports whether this hub is still asking for a run. It gets the run with the answer, and
 // must not take it over from itself.
 func (rs *Runs) Claims(held job.Run) bool {

@@ -99,6 +99,8 @@ func (r collecting) meanwhile(ctx context.Context, work string, do func(context.
 			return result{kind: crashed}, nil
 		case moved:
 			r.conn = e.conn
+		case partMoved:
+			showing(r).aside()
 		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, takeBackAsked, evictAsked, partHeard, movedUp, silence: // the instance has finished with it
 		}
 	}

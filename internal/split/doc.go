@@ -1,8 +1,10 @@
-// Package split says whether a graph makes a batch of pictures that several GPUs can make
-// together, writes the graphs of the parts, and puts their outputs together. It knows no job and
-// no instance.
+// Package split says whether several GPUs can make what a graph makes together, writes the graphs of
+// the parts, and puts their outputs together. It knows no job and no instance. A [Plan] is for the
+// pictures of a batch, and [Branches] are for outputs that share little.
 //
-// A part has a LatentFromBatch node behind the empty latent. That node notes which pictures of
+// # Batches
+//
+// A part of a batch has a LatentFromBatch node behind the empty latent. That node notes which pictures of
 // the batch its latents are, and ComfyUI's samplers then draw the noise of just those pictures,
 // one after the other. The pictures are those of the whole batch only if
 //
@@ -10,8 +12,17 @@
 //   - the sampler draws no further noise on its way, which would be drawn for the whole batch;
 //   - no node in between looks at more than one picture.
 //
-// So a graph is split if every node that it needs is of a class in a list, and each entry of
-// that list was read in ComfyUI's source. All other graphs run whole.
+// So such a graph is split if every node that it needs is of a class in a list, and each entry of
+// that list was read in ComfyUI's source. No other graph is split as a batch.
+//
+// # Outputs
+//
+// A part of branches is the whole graph, of which an instance runs some outputs only. ComfyUI runs
+// what these need, and nothing else, in the order in which it would have run it anyway, so all that
+// can differ is what several parts run: each node that more than one output needs is either of a class
+// that gives the same each time, see [resultcache.Repeatable], or these outputs stay together. All
+// nodes must be ComfyUI's own, since others may share more than links. The outputs themselves only
+// write files, whose numbers are the hub's to give.
 //
 // # What was measured
 //

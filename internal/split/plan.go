@@ -37,12 +37,15 @@ type Plan struct {
 	readers []catalog.Path
 }
 
-// Part is a range of the batch.
+// Part is a range of the batch, or some of the outputs.
 type Part struct {
-	// From is the index of its first picture in the batch, and Count how many it has.
+	// From is the index of its first picture in the batch, and Count how many it has; zeros if it is not
+	// of a batch.
 	From, Count int
-	// Graph makes just these.
+	// Graph makes just these, or all outputs.
 	Graph []byte
+	// Outputs are the ids of those that it makes; nil for all that are wanted.
+	Outputs []string
 }
 
 // Find looks where a graph in ComfyUI's API format is split to make the outputs that are wanted.

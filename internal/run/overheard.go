@@ -1,0 +1,156 @@
+package run
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// maxOverheard bounds the nodes of other parts that a run is yet to tell of.
+const maxOverheard = 1000
+
+// overheard is what a run has heard of the runs of its job's other parts, whose goroutines write it.
+// The zero value is empty.
+type overheard struct {
+	mu sync.Mutex
+	// began are the messages of nodes that the client was not told of yet.
+	began []message
+	// progress is the newest progress_state of each part.
+	progress map[string][]byte
+	// asked says that the run was asked to look, and alone that its own part has ended.
+	asked, alone bool
+}
+
+// message is one about a node.
+type message struct {
+	node string
+	data []byte
+}
+
+// hear notes a message of a part, and reports whether the run must be asked to look.
+func (o *overheard) hear(part string, m comfyui.Message, data []byte) (ask bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case m.Type == comfyui.TypeExecuting && m.Node != "":
+		if len(o.began) < maxOverheard {
+			o.began = append(o.began, message{m.Node, data})
+		}
+		ask = true
+	case m.Type == comfyui.TypeProgressState:
+		if o.progress == nil {
+			o.progress = map[string][]byte{}
+		}
+		o.progress[part] = data
+		ask = o.alone // otherwise the run's own messages will show it
+	}
+	ask = ask && !o.asked
+	o.asked = o.asked || ask
+	return ask
+}
+
+// take returns what is to be told.
+func (o *overheard) take() []message {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	began := o.began
+	o.began, o.asked = nil, false
+	return began
+}
+
+// leave notes that the run's own part has ended.
+func (o *overheard) leave() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.alone = true
+}
+
+// join adds to a progress_state message the nodes that only other parts have run.
+func (o *overheard) join(own []byte) []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.progress) == 0 {
+		return own
+	}
+	v, err := pyjson.Parse(own)
+	all, ok := v.(*pyjson.Object)
+	nodes := all.Object("data").Object("nodes")
+	if err != nil || !ok || nodes == nil {
+		return own
+	}
+	for _, part := range slices.Sorted(maps.Keys(o.progress)) {
+		v, err := pyjson.Parse(o.progress[part])
+		other, _ := v.(*pyjson.Object)
+		if err != nil {
+			continue
+		}
+		for id, node := range other.Object("data").Object("nodes").All() {
+			if !nodes.Has(id) {
+				nodes.Set(id, node)
+			}
+		}
+	}
+	return pyjson.Marshal(all)
+}
+
+// overheard tells the run of a job what one of its parts has said.
+func (rs *Runs) overheard(part job.Job, m comfyui.Message, data []byte) {
+	if r := rs.Get(part.Parent); r != nil && r.others.hear(part.Key, m, data) {
+		r.mail.put(runEvent{kind: partMoved})
+	}
+}
+
+// isApart reports whether the parts make other outputs each, so that they run different nodes. The
+// division may be nil.
+func (v *division) isApart() bool { return v != nil && v.parts[0].Outputs != nil }
+
+// entering shows that a node of the run begins.
+func (r showing) entering(m comfyui.Message, data []byte) {
+	if r.division.isApart() {
+		r.current = data
+		r.enter(m.Node)
+	}
+	r.send(stream.Executing, m.Node, data)
+}
+
+// enter notes that the client is told that a node begins.
+func (r showing) enter(node string) {
+	if r.entered == nil {
+		r.entered = map[string]bool{}
+	}
+	r.entered[node] = true
+}
+
+// advancing shows the progress of the run's nodes, and of those of other parts.
+func (r showing) advancing(data []byte) {
+	if r.division.isApart() {
+		r.board = data
+		data = r.others.join(data)
+	}
+	r.send(stream.ProgressState, "", data)
+}
+
+// aside shows what other parts are doing. A client takes the last node that begins for the one that
+// its previews are of, so the run's own is told again.
+func (r showing) aside() {
+	began := r.others.take()
+	if !r.division.isApart() {
+		return
+	}
+	began = slices.DeleteFunc(began, func(m message) bool { return r.entered[m.node] })
+	for _, m := range began {
+		r.enter(m.node)
+		r.send(stream.Executing, m.node, m.data)
+	}
+	if m, ok := comfyui.ParseMessage(r.current); ok && len(began) > 0 && r.phase == executing {
+		r.send(stream.Executing, m.Node, r.current)
+	}
+	if r.board != nil {
+		r.advancing(r.board)
+	}
+}
