@@ -118,6 +118,23 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// In a fleet with more servers than clients, batches and outputs are made in parts: otherwise the seeds
+// with such a fleet would show nothing about them.
+func TestWideFleetMakesParts(t *testing.T) {
+	if fleetOf(2).size.Batch == 0 {
+		t.Skip("the flags ask for other fleets")
+	}
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, log := fleetOf(2), &strings.Builder{}
+		f.size.Log = log
+		ledger, _ := system.Run(t, 2, f.size, f.load, nil)
+		require.Empty(t, ledger.Breaches())
+		require.Positive(t, ledger.InParts(), "no batch was split")
+		require.Contains(t, log.String(), "outputs_apart=true")
+	})
+}
+
 // shorten drops the faults without which a promise is broken all the same.
 func (f fleet) shorten(t *testing.T, seed uint64, faults []system.Fault) []system.Fault {
 	for n := range slices.Backward(faults) {
