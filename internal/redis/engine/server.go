@@ -25,15 +25,23 @@ type connection struct {
 	engine *Engine
 	conn   net.Conn
 
-	// mu guards out: messages to subscribers come between replies.
-	mu  sync.Mutex
-	out *bufio.Writer
+	// turn guards out, since messages to subscribers come between replies. It is a channel because a
+	// write may wait for a reader that is in no hurry, and in virtual time nothing passes for whoever waits
+	// for a mutex.
+	turn turn
+	out  *bufio.Writer
 
 	channels []string // subscribed to
 }
 
+// turn is a lock.
+type turn chan struct{}
+
+func (t turn) take()  { t <- struct{}{} }
+func (t turn) leave() { <-t }
+
 func newConnection(e *Engine, conn net.Conn) *connection {
-	return &connection{engine: e, conn: conn, out: bufio.NewWriter(conn)}
+	return &connection{engine: e, conn: conn, turn: make(turn, 1), out: bufio.NewWriter(conn)}
 }
 
 func (c *connection) serve() {
@@ -59,10 +67,10 @@ func (c *connection) do(args []string) {
 	case "SUBSCRIBE":
 		for _, channel := range args[1:] {
 			c.channels = append(c.channels, channel)
-			c.mu.Lock()
+			c.turn.take()
 			c.write([]any{"subscribe", channel, int64(len(c.channels))}, nil)
 			c.engine.hub.join(c, channel) // its messages come after the confirmation
-			c.mu.Unlock()
+			c.turn.leave()
 		}
 	case "UNSUBSCRIBE":
 		channels := args[1:]
@@ -109,19 +117,19 @@ func (c *connection) do(args []string) {
 }
 
 func (c *connection) reply(reply any, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.turn.take()
+	defer c.turn.leave()
 	c.write(reply, err)
 }
 
 func (c *connection) flush() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.turn.take()
+	defer c.turn.leave()
 	return c.out.Flush()
 }
 
 // write writes one reply. A large string is read from the file here, outside
-// the engine's lock. The caller holds mu.
+// the engine's lock. The caller has the turn.
 func (c *connection) write(reply any, err error) {
 	if err != nil {
 		_, _ = fmt.Fprintf(c.out, "-%s\r\n", oneLine(err.Error()))
@@ -212,10 +220,10 @@ func (h *hub) publish(channel, payload string) int64 {
 	to := slices.Clone(h.subs[channel])
 	h.mu.Unlock()
 	for _, c := range to {
-		c.mu.Lock()
+		c.turn.take()
 		c.write([]any{"message", channel, payload}, nil)
 		_ = c.out.Flush()
-		c.mu.Unlock()
+		c.turn.leave()
 	}
 	return int64(len(to))
 }
