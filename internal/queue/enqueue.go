@@ -51,7 +51,7 @@ type Accepted struct {
 	// Existing means that the job had been accepted before. Nothing was changed,
 	// and the job may have ended.
 	Existing bool
-	// Position is the number of jobs that were ahead of an accepted one, see [Queue.Position]; -1
+	// Position is the number of jobs that were ahead of an accepted one, see [Queue.Positions]; -1
 	// with Existing.
 	Position int
 }

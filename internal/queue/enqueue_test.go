@@ -77,8 +77,8 @@ func TestNumbers(t *testing.T) {
 		require.Equal(t, []string{
 			"other", "first", "infinite", "front", "front at zero", "one", "explicit", "four", "huge", "nan", "last",
 		}, ids(w.Jobs), "numbers count within a tenant")
-		for i, j := range w.Jobs {
-			require.Equal(t, i, must(b.Position(ctx, j.Key)))
+		for i, position := range must(b.Positions(ctx, w.Jobs...)) {
+			require.Equal(t, i, position)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -115,18 +116,40 @@ func (q *Lookup) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	return q.Get(ctx, key)
 }
 
-// Position counts the jobs of all tenants that will be given out before a waiting job if nothing
-// changes; 0 means it is next. If there are many tenants, it counts the jobs of the first hundred.
-// Errors: ErrNotQueued, ErrNotFound.
-func (q *Lookup) Position(ctx context.Context, key string) (int, error) {
-	code, fields, err := q.run(ctx, positionScript, key, q.order())
-	if err != nil {
-		return 0, err
+// Positions tells where waiting jobs are: how many jobs of all tenants will be given out before each
+// if nothing changes; 0 means it is next. If there are many tenants, it counts the jobs of the first
+// hundred. A job that waits at an instance has only the run there before it. -1 stands for a job that
+// does not wait, or is paused.
+//
+// This, and what Enqueue returns, is the only place that counts: whatever shows a position asks here.
+func (q *Lookup) Positions(ctx context.Context, jobs ...job.Job) ([]int, error) {
+	positions, asked := make([]int, len(jobs)), make([]int, 0, len(jobs))
+	for n, j := range jobs {
+		if positions[n] = -1; j.Ahead {
+			positions[n] = 0
+		} else if j.State == job.Queued && !j.Paused {
+			asked = append(asked, n)
+		}
 	}
-	if err := refusal(code); err != nil {
-		return 0, err
+	for part := range slices.Chunk(asked, batchSize) {
+		args := append(make([]any, 0, 1+2*len(part)), q.order())
+		for _, n := range part {
+			args = append(args, jobs[n].Rank, jobs[n].Tenant)
+		}
+		_, fields, err := q.run(ctx, positionScript, args...)
+		if err != nil {
+			return nil, err
+		}
+		if len(fields) != len(part) {
+			return nil, fmt.Errorf("%w: %d positions of %d jobs", ErrCorrupt, len(fields), len(part))
+		}
+		for at, n := range part {
+			if positions[n], err = strconv.Atoi(fields[at]); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+			}
+		}
 	}
-	return strconv.Atoi(fields[0])
+	return positions, nil
 }
 
 // LiveKeys returns the keys of all running and waiting jobs in rank order.

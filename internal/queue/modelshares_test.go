@@ -186,18 +186,15 @@ func (w *walk) compareIndex(waiting []*modelJob) {
 		require.NoError(t, err)
 	}
 	require.Len(t, waiting, indexed)
-	for n, j := range w.inTurn(waiting) {
-		position := must(w.Position(w.ctx, j.Key))
-		// Position assumes that each tenant goes on at its own pace; rounding may shift equals. A
-		// lower band's job that is off by one is off by a turn: before or after nine others.
-		delta := 1.0
-		if slices.ContainsFunc(waiting, func(o *modelJob) bool { return o.Band() != j.Band() }) {
-			delta = 10
-		}
-		require.InDelta(t, n, position, delta, j.Key)
+	line := []job.Job{}
+	for _, j := range w.inTurn(waiting) {
+		line = append(line, must(w.Get(w.ctx, j.Key)))
+	}
+	for n, position := range must(w.Positions(w.ctx, line...)) {
+		require.Equal(t, n, position, line[n].Key)
 	}
 	if j := w.anyJob(job.Running, job.Done); j != nil {
-		require.Error(t, errOf(w.Position(w.ctx, j.Key)))
+		require.Equal(t, []int{-1}, must(w.Positions(w.ctx, must(w.Get(w.ctx, j.Key)))))
 	}
 }
 

@@ -12,31 +12,15 @@ import (
 )
 
 // LivePage returns limit of the jobs that [Queue.Live] lists for a tenant, or for all with "",
-// starting at offset, and how many jobs are waiting before the first of them. It reads no others,
-// however long the queue is. Jobs whose client has not been answered yet make a page shorter.
-func (q *Listing) LivePage(ctx context.Context, tenant string, offset, limit int) (jobs []job.Job, before int, err error) {
+// starting at offset. It reads no others, however long the queue is. Jobs whose client has not been
+// answered yet make a page shorter.
+func (q *Listing) LivePage(ctx context.Context, tenant string, offset, limit int) ([]job.Job, error) {
 	ranks, err := q.db.Client().ZRange(ctx, q.keys.live(tenant), int64(offset), int64(offset+limit-1)).Result()
 	if err != nil {
-		return nil, 0, fmt.Errorf("queue: %w", err)
+		return nil, fmt.Errorf("queue: %w", err)
 	}
-	if len(ranks) == 0 {
-		return nil, 0, nil
-	}
-	var counts []*redis.IntCmd
-	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, key := range waitsOf(q.keys, tenant) {
-			counts = append(counts, p.ZLexCount(ctx, key, "-", "("+ranks[0]))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("queue: %w", err)
-	}
-	for _, n := range counts {
-		before += int(n.Val())
-	}
-	jobs, err = q.jobs(ctx, keysOf(ranks))
-	return q.notAtDoor(jobs), before, err
+	jobs, err := q.jobs(ctx, keysOf(ranks))
+	return q.notAtDoor(jobs), err
 }
 
 // WaitingPage returns limit of the jobs of a tenant, or of all with "", that are waiting for an

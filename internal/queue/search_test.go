@@ -160,18 +160,7 @@ func TestPages(t *testing.T) {
 			for size := 1; size <= 9; size++ {
 				var paged, waiting []job.Job
 				for from := 0; from < 9; from += size {
-					page, before, err := b.LivePage(ctx, tenant, from, size)
-					require.NoError(t, err)
-					ahead := 0
-					for _, j := range all[:min(from, len(all))] {
-						if j.State == job.Queued && !j.Paused {
-							ahead++
-						}
-					}
-					if len(page) > 0 {
-						require.Equal(t, ahead, before, "%q from %d", tenant, from)
-					}
-					paged = append(paged, page...)
+					paged = append(paged, must(b.LivePage(ctx, tenant, from, size))...)
 					more := must(b.WaitingPage(ctx, tenant, from, size))
 					require.LessOrEqual(t, len(more), size)
 					waiting = append(waiting, more...)
@@ -182,7 +171,7 @@ func TestPages(t *testing.T) {
 			require.Equal(t, []string{"normal-1", "normal-4"}, ids(must(b.Held(ctx, tenant))))
 		}
 		for _, what := range []func() (int, error){
-			func() (int, error) { jobs, _, err := b.LivePage(ctx, "other", 0, 10); return len(jobs), err },
+			func() (int, error) { jobs, err := b.LivePage(ctx, "other", 0, 10); return len(jobs), err },
 			func() (int, error) { jobs, err := b.WaitingPage(ctx, "other", 0, 10); return len(jobs), err },
 			func() (int, error) { jobs, err := b.Held(ctx, "other"); return len(jobs), err },
 		} {

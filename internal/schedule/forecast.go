@@ -193,27 +193,18 @@ func (f *Forecast) Behind(j job.Job, position int) time.Duration {
 	return start + e.Ran
 }
 
-// Ahead is the jobs that will probably begin before a waiting one.
-type Ahead struct {
-	// Own are the prompt ids of those of the same tenant, in order.
-	Own []string
-	// Others is how many belong to other tenants.
-	Others int
-}
-
-// Ahead returns what will probably begin before a waiting job; false if the job is not in the line.
-func (f *Forecast) Ahead(j job.Job) (a Ahead, ok bool) {
-	for _, before := range f.order {
+// Before returns the prompt ids of a tenant's jobs that are in the line before a waiting one of it;
+// false if that is not in the line.
+func (f *Forecast) Before(j job.Job) (own []string, ok bool) {
+	for _, before := range f.Line {
 		switch {
 		case before.Key == j.Key:
-			return a, true
+			return own, true
 		case before.Tenant == j.Tenant:
-			a.Own = append(a.Own, before.ID)
-		default:
-			a.Others++
+			own = append(own, before.ID)
 		}
 	}
-	return Ahead{}, false
+	return nil, false
 }
 
 // Starts returns how long it takes until each of the given jobs, which are the first in line, can

@@ -267,8 +267,11 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 		s.Streams.Statuses.Changed(j.Caller)
 	}
 	if accepted.Existing || j.DoorUntil > 0 { // it may have moved on since
-		if position, err = s.Queue.Position(ctx, j.Key); err != nil {
-			position = -1
+		position = -1
+		if now, err := s.Queue.Get(ctx, j.Key); err == nil {
+			if positions, err := s.Queue.Positions(ctx, now); err == nil {
+				position = positions[0]
+			}
 		}
 	}
 	eta := s.Dispatch.Forecasts.Accepted(ctx, j, position)

@@ -103,8 +103,10 @@ func instanceRow(s sight, i fleet.Instance, a run.Activity, j job.Job, fault sta
 type JobRow struct {
 	// Key is the hub's name for the job. ID is its prompt id, unique within its Tenant.
 	Key, ID, Tenant string
-	// Order sorts the rows by plain byte order: the smallest goes first.
+	// Order sorts a tenant's rows by plain byte order: the smallest goes first, once paused ones are resumed.
 	Order string
+	// Position is its place in the queue, counting from 0; -1 if it is paused or unknown.
+	Position int
 	// ETA is when it will be finished, in steps; 0 if unknown.
 	ETA int64
 	// Why says why it is waiting, empty if it is only waiting for its turn.

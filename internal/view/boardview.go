@@ -155,19 +155,16 @@ func (v *boardView) lookAtQueue(ctx context.Context, b *Board, seen *boardSeen, 
 	}
 	seen.counts, seen.jobs = counts, make(map[string]JobRow, len(shown))
 	outlook, clean := b.dispatch.Forecasts.From(ctx, shown...), b.insight.cleaner(v.sight.all)
-	for place, j := range shown {
+	for n, position := range b.insight.positions(ctx, shown...) {
+		j := shown[n]
 		row := JobRow{
 			Key: j.Key, ID: j.ID, Tenant: j.Tenant, Order: strings.TrimSuffix(j.Rank, j.Key), Priority: j.Priority, Band: j.Band(),
-			Paused: j.Paused, Attempts: j.Attempts, Created: clock.When(j.CreatedAt).UnixMilli(),
+			Position: position, Paused: j.Paused, Attempts: j.Attempts, Created: clock.When(j.CreatedAt).UnixMilli(),
 		}
 		if j.Reason != "" {
 			row.Why = clean(j.Reason)
 		}
 		if !j.Paused {
-			position := -1
-			if v.sight.operator { // otherwise others are ahead, and only the line knows where
-				position = place
-			}
 			row.ETA = etaAt(at, b.insight.eta(outlook, j, position), v.seen.jobs[j.Key].ETA)
 		}
 		seen.jobs[j.Key] = row

@@ -7,7 +7,6 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // pausedReason says why a paused job is waiting.
@@ -17,14 +16,19 @@ const pausedReason = "it is paused; its owner can resume it"
 type Explanation struct {
 	// Job has the reason in plain words.
 	Job JobView
-	// Ahead are the jobs that will probably begin before a waiting one; nil if unknown.
+	// Ahead are the jobs before a waiting one, as many as Job.Position says; nil if unknown.
 	Ahead *Ahead
 	// Candidates are what speaks for or against each instance, for a waiting job.
 	Candidates []Candidate
 }
 
 // Ahead is the jobs before a waiting one.
-type Ahead = schedule.Ahead
+type Ahead struct {
+	// Own are the prompt ids of those of the same tenant, in order.
+	Own []string
+	// Others is how many belong to other tenants.
+	Others int
+}
 
 // Candidate is an instance, whether it could run a job, and why.
 type Candidate = dispatch.Candidate
@@ -47,9 +51,9 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 			j.Reason = pausedReason
 			break
 		}
-		position = s.position(ctx, j)
-		if ahead, ok := outlook.Ahead(j); ok {
-			e.Ahead = &ahead
+		position = s.positions(ctx, j)[0]
+		if own, ok := outlook.Before(j); ok && position >= len(own) {
+			e.Ahead = &Ahead{Own: own, Others: position - len(own)}
 		}
 	case j.State == job.Leased, j.State == job.Running:
 		j.Reason = "it is being run by " + j.Run.Instance

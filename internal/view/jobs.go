@@ -58,7 +58,7 @@ func seen(jobs []job.Job) []job.Job {
 	}
 	for n, j := range jobs {
 		if fence, there := oldest[j.Run.Instance]; there && running(j) && j.Run.Fence > fence {
-			jobs[n].State = job.Queued
+			jobs[n].State, jobs[n].Ahead = job.Queued, true
 		}
 	}
 	return jobs

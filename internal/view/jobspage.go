@@ -39,11 +39,11 @@ func (s *Insight) JobsPage(ctx context.Context, v Viewer, p JobsPage) ([]JobView
 
 // Page returns a part of a tenant's jobs; with "", of everybody's running and waiting ones.
 func (s *Insight) Page(ctx context.Context, tenant string, p JobsPage, clean func(string) string) ([]JobView, error) {
-	live, before, err := s.livePage(ctx, tenant, p)
+	live, err := s.livePage(ctx, tenant, p)
 	if err != nil {
 		return nil, err
 	}
-	out := s.views(ctx, live, before, clean)
+	out := s.views(ctx, live, clean)
 	if tenant == "" || p.Which != PageEnded && (p.Which != PageAll || len(live) == p.Limit) {
 		return out, nil
 	}
@@ -71,19 +71,17 @@ func (s *Insight) Page(ctx context.Context, tenant string, p JobsPage, clean fun
 	return out, nil
 }
 
-// livePage reads the part of a page that is running or waiting, and counts the jobs waiting before
-// its first one.
-func (s *Insight) livePage(ctx context.Context, tenant string, p JobsPage) (jobs []job.Job, before int, err error) {
+// livePage reads the part of a page that is running or waiting.
+func (s *Insight) livePage(ctx context.Context, tenant string, p JobsPage) ([]job.Job, error) {
 	switch p.Which {
 	case PageRunning:
-		jobs, err = s.Queue.Held(ctx, tenant)
+		jobs, err := s.Queue.Held(ctx, tenant)
 		jobs = jobs[min(p.Offset, len(jobs)):]
-		return jobs[:min(p.Limit, len(jobs))], 0, err
+		return jobs[:min(p.Limit, len(jobs))], err
 	case PageQueued:
-		jobs, err = s.Queue.WaitingPage(ctx, tenant, p.Offset, p.Limit)
-		return jobs, p.Offset, err
+		return s.Queue.WaitingPage(ctx, tenant, p.Offset, p.Limit)
 	case PageEnded:
-		return nil, 0, nil
+		return nil, nil
 	}
 	return s.Queue.LivePage(ctx, tenant, p.Offset, p.Limit)
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -46,7 +47,7 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 		return nil, err
 	}
 	clean := s.WithoutAddresses(v)
-	out := s.views(ctx, live, 0, clean)
+	out := s.views(ctx, live, clean)
 	limit := maxEndedJobs
 	ended, err := s.Queue.Ended(ctx, v.Tenant, queue.Page{Max: &limit})
 	if err != nil {
@@ -58,20 +59,18 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 	return out, nil
 }
 
-// views returns running and waiting jobs, in the order of the queue. before is how many are waiting
-// before the first of them.
-func (s *Insight) views(ctx context.Context, live []job.Job, before int, clean func(string) string) []JobView {
+// views returns running and waiting jobs.
+func (s *Insight) views(ctx context.Context, live []job.Job, clean func(string) string) []JobView {
 	var out []JobView
-	waiting, outlook := before, s.Dispatch.Forecasts.From(ctx, live...)
-	for _, j := range seen(live) {
-		position := -1
+	outlook := s.Dispatch.Forecasts.From(ctx, live...)
+	live = seen(live)
+	for n, position := range s.positions(ctx, live...) {
+		j := live[n]
 		if j.Paused {
 			out = append(out, view(j, -1, -1, clean))
 			continue
 		}
 		if j.State == job.Queued {
-			position = waiting
-			waiting++
 			j.Reason = s.Dispatch.Waiting.Lacks(j.Class)
 		}
 		out = append(out, foreseen(view(j, position, s.eta(outlook, j, -1), clean), outlook, s.Stops))
@@ -107,7 +106,7 @@ func (s *Insight) Whole(ctx context.Context, j job.Job, clean func(string) strin
 	}
 	j, position := j.Seen(), -1
 	if j.State == job.Queued {
-		position = s.position(ctx, j)
+		position = s.positions(ctx, j)[0]
 		if needs, ok := s.needs(ctx, j); ok {
 			j.Reason = s.waitsFor(ctx, j, needs)
 		}
@@ -133,16 +132,13 @@ func (s *Insight) eta(o *dispatch.Outlook, j job.Job, position int) time.Duratio
 	return o.ETA(j, position)
 }
 
-// position returns the place of a waiting job, -1 if unknown.
-func (s *Insight) position(ctx context.Context, j job.Job) int {
-	if j.Ahead { // only a run is before it
-		return 0
-	}
-	position, err := s.Queue.Position(ctx, j.Key)
+// positions returns the places of jobs, -1 for each that does not wait or whose place is unknown.
+func (s *Insight) positions(ctx context.Context, jobs ...job.Job) []int {
+	positions, err := s.Queue.Positions(ctx, jobs...)
 	if err != nil {
-		return -1
+		return slices.Repeat([]int{-1}, len(jobs))
 	}
-	return position
+	return positions
 }
 
 // needs returns what a waiting job requires of an instance; false if unknown.

@@ -61,7 +61,9 @@ func (s Finder) Search(ctx context.Context, v Viewer, f job.Filter, cursor strin
 	}
 	out := FoundJobs{Looked: found.Looked, Next: found.Next}
 	outlook := s.Dispatch.Forecasts.From(ctx, found.Jobs...)
-	for _, j := range seen(found.Jobs) {
+	jobs := seen(found.Jobs)
+	for n, position := range s.positions(ctx, jobs...) {
+		j := jobs[n]
 		switch {
 		case j.Paused:
 			j.Reason = pausedReason
@@ -72,7 +74,7 @@ func (s Finder) Search(ctx context.Context, v Viewer, f job.Filter, cursor strin
 		if !running(j) {
 			eta = -1
 		}
-		out.Jobs = append(out.Jobs, view(j, -1, eta, clean))
+		out.Jobs = append(out.Jobs, view(j, position, eta, clean))
 	}
 	return out, nil
 }

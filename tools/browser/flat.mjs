@@ -45,7 +45,7 @@ function invent({ count, waiting }) {
   const job = () => {
     const n = made++;
     return {
-      key: `key-${n}`, id: `job-${n}`, tenant: `tenant ${n % 20}`, order: String(n).padStart(12, '0'), eta: Date.now() + n % 3600e3, why: n % 3 ? '' : `waits for ${n % 7} servers`,
+      key: `key-${n}`, id: `job-${n}`, tenant: `tenant ${n % 20}`, order: String(n).padStart(12, '0'), position: n, eta: Date.now() + n % 3600e3, why: n % 3 ? '' : `waits for ${n % 7} servers`,
       priority: n % 50 ? 0 : 5, band: ['normal', 'bulk', 'interactive'][n % 3], paused: n % 40 === 0, attempts: n % 30 ? 0 : 1, created: Date.now() - 60e3,
     };
   };

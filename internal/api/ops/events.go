@@ -189,6 +189,7 @@ func jobMembers(j view.JobRow) []pyjson.Member {
 		{Key: "id", Value: pyjson.String(j.ID)},
 		{Key: "tenant", Value: pyjson.String(j.Tenant)},
 		{Key: "order", Value: pyjson.String(j.Order)},
+		{Key: "position", Value: place(j.Position)},
 		{Key: "eta", Value: pyjson.Int(j.ETA)},
 		{Key: "why", Value: pyjson.String(j.Why)},
 		{Key: "priority", Value: pyjson.Int(int64(j.Priority))},

@@ -131,7 +131,7 @@ func jobValue(j view.JobView) *pyjson.Object {
 	entry := pyjson.NewObject(
 		pyjson.Member{Key: "id", Value: pyjson.String(j.ID)},
 		pyjson.Member{Key: "status", Value: pyjson.String(stateOf(j.State))},
-		pyjson.Member{Key: "position", Value: position(j)},
+		pyjson.Member{Key: "position", Value: place(j.Position)},
 		pyjson.Member{Key: "eta", Value: eta(j)},
 		pyjson.Member{Key: "starts_in", Value: inSeconds(j.Begins)},
 		pyjson.Member{Key: "instance", Value: stringOrNull(j.Run.Instance)},
@@ -178,12 +178,12 @@ func stateOf(s job.State) job.State {
 	return s
 }
 
-// position is a job's place in the queue, or null.
-func position(j view.JobView) pyjson.Value {
-	if j.Position < 0 {
+// place is a place in the queue, or null.
+func place(position int) pyjson.Value {
+	if position < 0 {
 		return pyjson.Null{}
 	}
-	return pyjson.Int(int64(j.Position))
+	return pyjson.Int(int64(position))
 }
 
 // eta is how many seconds it will take until a job is finished, or null.
@@ -268,7 +268,7 @@ func (o *room) postExplain(w http.ResponseWriter, r *http.Request, a api.Request
 	api.WriteDetail(w, pyjson.NewObject(
 		pyjson.Member{Key: "id", Value: pyjson.String(e.Job.ID)},
 		pyjson.Member{Key: "state", Value: pyjson.String(stateOf(e.Job.State))},
-		pyjson.Member{Key: "position", Value: position(e.Job)},
+		pyjson.Member{Key: "position", Value: place(e.Job.Position)},
 		pyjson.Member{Key: "eta", Value: eta(e.Job)},
 		pyjson.Member{Key: "attempts", Value: pyjson.Int(int64(e.Job.Attempts))},
 		pyjson.Member{Key: "reason", Value: pyjson.String(e.Job.Reason)},

@@ -7,7 +7,7 @@ local BANDS = {'+', '', '~'}
 local NINE = 9
 
 -- RANKS are the first rank of each band and the first rank after it.
-local RANKS = {['+'] = {'[+', '[,'}, [''] = {'[0', '[:'}, ['~'] = {'[~', '+'}}
+local RANKS = {['+'] = {'[+0', '[+:'}, [''] = {'[0', '[:'}, ['~'] = {'[~', '+'}}
 
 -- band_of returns the mark of a rank's band.
 local function band_of(rank)
@@ -40,23 +40,24 @@ local function pass_over(j)
 end
 
 -- of_others returns how many jobs of other bands will be given out before one that has n of its own
--- band before it.
-local function of_others(band, n)
-  local higher, others, lower = 0, 0, false
+-- band before it. waiting keeps how many wait in each band.
+local function of_others(band, n, waiting)
+  local function waits(b)
+    waiting[b] = waiting[b] or redis.call('ZLEXCOUNT', key('q', 'waiting'), RANKS[b][1], RANKS[b][2])
+    return waiting[b]
+  end
+  local before, higher, lower = n, 0, false
   for _, b in ipairs(BANDS) do
     if b == band then
-      lower = true
-    elseif redis.call('EXISTS', key('q', 'tenants' .. b)) == 1 then
-      local waiting = redis.call('ZLEXCOUNT', key('q', 'waiting'), RANKS[b][1], RANKS[b][2])
-      if lower then
-        others = others + math.min(waiting, math.floor((n + math.min(passed_over(b), NINE)) / NINE))
-      else
-        higher = higher + waiting
+      if higher > 0 then
+        before = n + math.min(higher, NINE * (n + 1) - math.min(passed_over(band), NINE))
       end
+      lower = true
+    elseif not lower then
+      higher = higher + waits(b)
+    elseif waits(b) > 0 then
+      before = before + math.min(waits(b), math.floor((before + math.min(passed_over(b), NINE)) / NINE))
     end
   end
-  if higher > 0 and band ~= BANDS[1] then
-    higher = math.min(higher, NINE * (n + 1) - math.min(passed_over(band), NINE))
-  end
-  return higher + others
+  return before - n
 end

@@ -157,5 +157,5 @@ wait(j)
 tell_waits(j)
 local accepted = record('ok', j)
 table.insert(accepted, 'position')
-table.insert(accepted, int(ahead(j, ARGV[21])))
+table.insert(accepted, int(counter(ARGV[21])(j.rank, tenant)))
 return accepted

@@ -1,30 +1,52 @@
 -- The order in which waiting jobs are given out.
 
--- ahead counts the jobs that will be given out before a waiting one if nothing changes; nil if it
--- is not waiting. If there are many tenants, it counts the first hundred.
-local function ahead(j, order)
-  local band = band_of(j.rank)
-  local own = order == 'fair' and redis.call('ZRANK', key('q', 'waits' .. band, j.tenant), j.rank)
-  if not own then
-    return redis.call('ZRANK', key('q', 'waiting'), j.rank)
-  end
-  local least = virtual(band) - LAG
-  local function tag(score)
-    return math.max(tonumber(score), least)
-  end
-  local turn = tag(redis.call('ZSCORE', key('q', 'tenants' .. band), j.tenant)) + own * step(band, j.tenant)
-  local tenants = redis.call('ZRANGE', key('q', 'tenants' .. band), '0', '99', 'WITHSCORES')
-  local n, passed = own, false
-  for i = 1, #tenants, 2 do
-    local t, from = tenants[i], tag(tenants[i + 1])
-    if t == j.tenant then
-      passed = true -- those behind it win no ties
-    elseif from < turn or from == turn and not passed then
-      local jobs = math.ceil((turn - from) / step(band, t))
-      n = n + math.min(math.max(jobs, 1), redis.call('ZCARD', key('q', 'waits' .. band, t)))
+-- counter returns a function that counts the jobs that will be given out before a waiting one if
+-- nothing changes, by its rank and its tenant; nil if that is not waiting. If there are many
+-- tenants, it counts the first hundred. What a band's jobs have in common is read once.
+local function counter(order)
+  local bands, waiting = {}, {}
+
+  -- line returns the tenants of a band in the order of their tags.
+  local function line(band)
+    if not bands[band] then
+      local list, least = {}, virtual(band) - LAG
+      local tenants = redis.call('ZRANGE', key('q', 'tenants' .. band), '0', '99', 'WITHSCORES')
+      for i = 1, #tenants, 2 do
+        list[#list + 1] = {name = tenants[i], tag = math.max(tonumber(tenants[i + 1]), least)}
+      end
+      bands[band] = {list = list, least = least}
     end
+    return bands[band]
   end
-  return n + of_others(band, n)
+
+  -- due counts the jobs of another tenant that come before a turn. The first of equals comes first.
+  local function due(band, t, turn, first)
+    t.step = t.step or step(band, t.name)
+    t.waits = t.waits or redis.call('ZCARD', key('q', 'waits' .. band, t.name))
+    local jobs = (turn - t.tag) / t.step
+    return math.min(first and math.floor(jobs) + 1 or math.ceil(jobs), t.waits)
+  end
+
+  return function(rank, tenant)
+    local band = band_of(rank)
+    local own = order == 'fair' and redis.call('ZRANK', key('q', 'waits' .. band, tenant), rank)
+    if not own then
+      return redis.call('ZRANK', key('q', 'waiting'), rank)
+    end
+    local l = line(band)
+    local tag = math.max(tonumber(redis.call('ZSCORE', key('q', 'tenants' .. band), tenant)), l.least)
+    local turn, n, first = tag + own * step(band, tenant), own, true
+    for _, t in ipairs(l.list) do
+      if t.tag > turn then
+        break
+      elseif t.name == tenant then
+        first = false
+      else
+        n = n + due(band, t, turn, first)
+      end
+    end
+    return n + of_others(band, n, waiting)
+  end
 end
 
 -- in_turn returns the ranks of the first n wanted jobs of a band, in the order in which they are

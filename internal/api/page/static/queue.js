@@ -6,7 +6,7 @@ import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
 import { said } from './reasons.js';
 import { now, store } from './store.js';
-import { moment, span, t } from './words.js';
+import { moment, num, span, t } from './words.js';
 
 // maxMoves bounds the requests that one move may take: a job is moved by sending those that
 // are to be before it to the front, or those behind it to the end.
@@ -18,8 +18,11 @@ let dragged = null;
 const owned = (j) => store.me.commands || j.tenant === store.me.tenant;
 const byOrder = (a, b) => (a.order < b.order ? -1 : a.order > b.order ? 1 : 0);
 
+// byPlace has the job that begins first on top, and those without a place, which are paused, at the end.
+const byPlace = (a, b) => (a.position ?? Infinity) - (b.position ?? Infinity) || byOrder(a, b);
+
 // waiting are the jobs that wait, in line.
-function waiting() { return [...store.jobs.values()].sort(byOrder); }
+function waiting() { return [...store.jobs.values()].sort(byPlace); }
 
 // running are the jobs that may be seen, by what the instances do.
 function running() {
@@ -30,7 +33,7 @@ function running() {
 
 // peers are the jobs among which a job can be moved: only they share its place in line.
 function peers(job) {
-  return waiting().filter((j) => j.tenant === job.tenant && j.priority === job.priority && j.band === job.band);
+  return [...store.jobs.values()].filter((j) => j.tenant === job.tenant && j.priority === job.priority && j.band === job.band).sort(byOrder);
 }
 
 // move puts a job at a place among its peers.
@@ -77,15 +80,14 @@ export function create(view) {
   });
   const more = h('span.quiet');
   const hub = new URL('..', location.href).href.replace(/\/$/, ''); // a proxy may serve it below a path
-  const empty = h('div.empty', {}, h('h2', {}, t('no.jobs')), !store.me.operators_site && [h('p', {}, t('no.jobs.help')), h('pre', { tabindex: '0' }, `${hub}\ncaddy comfyhub submit workflow_api.json --hub ${hub} --out pictures`)]);
+  const login = store.me.login ? `export COMFYHUB_USER='${store.me.tenant}' COMFYHUB_PASSWORD=...\n` : '';
+  const empty = h('div.empty', {}, h('h2', {}, t('no.jobs')), !store.me.operators_site && [h('p', {}, t('no.jobs.help')), h('pre', { tabindex: '0' }, `${hub}\n${login}caddy comfyhub submit workflow_api.json --hub ${hub} --out pictures`)]);
   const elsewhere = h('div.empty', { hidden: true }, h('h2', {}, t('no.match')), h('p', {}, t('no.match.queue')), h('p', {}, h('a', { onclick: () => { location.hash = searchLink({ text: filter, status: 'queued,running' }); }, href: '#jobs' }, t('search.all'))));
   view.append(h('div.filters', {}, search, own, pauseAll, more, h('span.quiet.hint', {}, t('skip'))), list.element, empty, elsewhere);
 
   function update() {
     const keep = (j) => (!mine || j.tenant === store.me.tenant) && (!filter || `${j.id} ${j.tenant}`.toLowerCase().includes(filter));
-    const line = waiting();
-    line.forEach((j, n) => { j.place = n + 1; });
-    const seen = [...running(), ...line].filter(keep);
+    const seen = [...running(), ...waiting()].filter(keep);
     attr(own, 'aria-pressed', mine);
     show(own, store.me.operator);
     show(pauseAll, store.me.commands);
@@ -150,7 +152,7 @@ function makeRow() {
       const steers = !i && owned(j);
       if (runs !== Boolean(i) || !i) {
         runs = Boolean(i);
-        position.replaceChildren(i ? icon('busy') : String(j.place));
+        position.replaceChildren(i ? icon('busy') : j.position === null ? '—' : num(j.position + 1));
         position.classList.toggle('busy', runs);
       }
       text(id, j.id);

@@ -3,7 +3,7 @@ import { call } from './hub.js';
 // The store is what the hub has told of the fleet and the queue: GET /hub/events sends a
 // snapshot, then what changes.
 export const store = {
-  me: { tenant: 'default', login: false, sees_all: false, operator: false, commands: false, operators_site: false, operators_at: '', open: false, version: '', skew: 0 },
+  me: { tenant: 'default', login: false, sees_all: false, operator: false, commands: false, operators_site: false, operators_at: '', open: false, join: '', join_keyed: false, version: '', skew: 0 },
   instances: new Map(),
   jobs: new Map(),
   counts: { waiting: 0, running: 0, own_waiting: 0, own_running: 0, paused: false, tenant_paused: false },
@@ -48,7 +48,7 @@ const blankInstance = {
   foreign: 0, load: '', models: '', job: '', tenant: '', key: '', began: 0, node: '', class: '', progress: 0, boot: 0, last_seen: 0, drained: false, aside: false,
   others_memory: 0, others_use: 0, restarts: 0, restart_at: 0, restart_error: '', disk_free: 0, disk_size: 0,
 };
-const blankJob = { key: '', id: '', tenant: '', order: '', eta: 0, why: '', priority: 0, band: 'normal', paused: false, attempts: 0, created: 0 };
+const blankJob = { key: '', id: '', tenant: '', order: '', position: 0, eta: 0, why: '', priority: 0, band: 'normal', paused: false, attempts: 0, created: 0 };
 
 function merge(map, rows, name, blank) {
   for (const row of rows ?? []) {
