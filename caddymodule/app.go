@@ -254,6 +254,9 @@ type App struct {
 	inline []string
 	// sites are the handlers of this configuration.
 	sites []*Handler
+	// occupied says where another program listens already. Beside a hub that is serving, a
+	// configuration may be validated, but not started.
+	occupied error
 
 	identity config.Identity
 	settings config.Settings
@@ -324,6 +327,9 @@ func (a *App) Validate() error {
 // Start opens the hub on its first call and hands it this configuration's
 // settings on every one.
 func (a *App) Start() error {
+	if a.occupied != nil {
+		return a.occupied
+	}
 	if what, held := rivalHolds(a.identity); held {
 		return fmt.Errorf("the running hub still holds %s, and redis, data, storage or gossip changed: restart instead of reloading", what)
 	}

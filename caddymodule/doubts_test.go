@@ -18,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/testing/beside"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -59,36 +60,42 @@ func doubtsOf(t *testing.T, text string) (list []config.Finding, open *config.Fi
 	return list, openDoubt(hubs.Operators, hubs.sites)
 }
 
-// A ComfyUI at a site's address is named before "address already in use" is all that is said, and
-// another hub, with which Caddy would share the address in silence.
+// A hub does not start where another program listens: neither beside a ComfyUI, for which "address
+// already in use" would be all that is said, nor beside another hub, with which Caddy would share
+// the address in silence. Its configuration is valid all the same.
 func TestOccupiedAddress(t *testing.T) {
 	t.Parallel()
 	answers := func(header string) string {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if header != "" {
 				w.Header().Set(header, "1")
 			}
 			fmt.Fprint(w, `{"system": {"comfyui_version": "0.33.0"}, "devices": []}`)
 		}))
+		server.Listener.Close()
+		shared := must.Get(caddy.NetworkAddress{Network: "tcp", Host: "127.0.0.1"}.Listen(t.Context(), 0, net.ListenConfig{}))(t)
+		server.Listener = shared.(net.Listener)
+		server.Start()
 		t.Cleanup(server.Close)
 		return strings.TrimPrefix(server.URL, "http://")
 	}
 	other := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(other.Close)
 	for address, want := range map[string]string{
-		answers(""): "ComfyUI answers", answers(comfyui.HubHeader): "another hub already answers",
-		strings.TrimPrefix(other.URL, "http://"): "", "127.0.0.1:1": "",
+		answers(""): "ComfyUI answers at ", answers(comfyui.HubHeader): "another hub already answers at ",
+		strings.TrimPrefix(other.URL, "http://"): "another program already listens at ", must.Get(freeport.Address())(t): "",
 	} {
 		host, port, err := net.SplitHostPort(address)
 		require.NoError(t, err)
 		hubs := provisioned(t, "http://:"+port+" {\nbind "+host+"\ncomfyhub\n}")
-		list := occupiedDoubts(hubs.sites[0])
-		if want == "" {
-			require.Empty(t, list, address)
+		require.NoError(t, hubs.Validate())
+		// Other tests may have loaded a configuration, beside which nobody asks.
+		if hubs.occupied = occupied(hubs.sites[0]); want == "" {
+			require.NoError(t, hubs.occupied, address)
 			continue
 		}
-		require.Len(t, list, 1, address)
-		require.Contains(t, list[0].Says, want+" at "+address)
+		require.ErrorContains(t, hubs.Start(), want+address)
+		require.ErrorContains(t, hubs.Start(), "COMFYHUB_ADDR=127.0.0.1:8100")
 	}
 }
 

@@ -132,8 +132,13 @@ func (h *Handler) provision(ctx caddy.Context, self caddyhttp.MiddlewareHandler)
 	h.secret = api.NewTenantSecret(text)
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	h.server, h.loose = server, looseProxies(server)
-	app.(*App).sites = append(app.(*App).sites, h)
-	for _, doubt := range append(h.doubts(), occupiedDoubts(h)...) {
+	hubs := app.(*App)
+	if hubs.sites = append(hubs.sites, h); caddy.ActiveContext().Context == nil {
+		if err := occupied(h); err != nil && (hubs.occupied == nil || !h.operators) {
+			hubs.occupied = err
+		}
+	}
+	for _, doubt := range h.doubts() {
 		ctx.Slogger().Warn(doubt.Says, "do", doubt.Do)
 	}
 	if server != nil && server.Logs != nil {
