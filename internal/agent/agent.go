@@ -155,6 +155,9 @@ func (a *agent) leave() {
 
 // add adds a server to the agent's.
 func (a *agent) add(t target) error {
+	if len(a.servers.all()) >= fleet.MaxInstances {
+		return errFull
+	}
 	i, err := a.open(t)
 	if err != nil {
 		return err

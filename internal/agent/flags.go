@@ -54,6 +54,9 @@ func readKey(file string, lookup func(string) (string, bool)) (string, error) {
 	return key, nil
 }
 
+// errFull means that an agent has all the instances that hubs would accept of it.
+var errFull = fmt.Errorf("an agent brings in %d at most: start another agent, with another --name, for the rest", fleet.MaxInstances)
+
 // target is a server that the agent adds to the fleet.
 type target struct {
 	name string
@@ -85,6 +88,9 @@ func targets(agent string, servers, direct, a1111 []string) ([]target, error) {
 		return nil, fmt.Errorf("--direct: want one for each --comfyui, in the same order: %d for %d", len(direct), len(servers))
 	}
 	all := slices.Concat(servers, a1111)
+	if len(all) > fleet.MaxInstances {
+		return nil, fmt.Errorf("--comfyui, --a1111: %d instances, and %w", len(all), errFull)
+	}
 	list := make([]target, len(all))
 	used := map[string]bool{}
 	for i, s := range all {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,7 @@ func TestTargets(t *testing.T) {
 		"direct for one of two": {[]string{"http://a:1", "http://a:2"}, []string{"http://b:1"}, nil, "want one for each --comfyui"},
 		"direct without scheme": {[]string{"http://a:1"}, []string{"b:1"}, nil, "want http://"},
 		"one name twice":        {[]string{"x=http://a:1", "x=http://a:2"}, nil, nil, `two instances are named "x"`},
+		"too many":              {slices.Repeat([]string{"http://a:1"}, 480), nil, nil, "480 instances, and an agent brings in 256 at most"},
 		"bad name":              {[]string{"a b=http://a:1"}, nil, nil, "letters, digits"},
 	}, func(t *testing.T, c row) {
 		got, err := targets("box", c.servers, c.direct, nil)

@@ -70,7 +70,7 @@ func (a *agent) search(ctx context.Context) {
 	}
 }
 
-// try adds the server at a loopback port, if there is one.
+// try adds the server at a loopback port. It reports whether there is one.
 func (a *agent) try(ctx context.Context, port int) bool {
 	t := target{name: fmt.Sprintf("%s-%d", a.name, port), url: fmt.Sprintf("http://127.0.0.1:%d", port)}
 	if slices.ContainsFunc(a.config.join, func(hub string) bool { return strings.HasSuffix(hub, fmt.Sprintf(":%d", port)) }) {
@@ -86,7 +86,7 @@ func (a *agent) try(ctx context.Context, port int) bool {
 	}
 	if err := a.add(t); err != nil {
 		a.log.Error("found an instance that cannot be used", "url", t.url, "error", err)
-		return false
+		return true // it would be no other
 	}
 	a.log.Info("found an instance", "url", t.url, "instance", t.name)
 	a.watch(ctx, a.servers.find(t.name))

@@ -42,8 +42,8 @@ func (r *Report) check() error {
 	if err := CheckName(r.Agent); err != nil {
 		return err
 	}
-	if len(r.Instances) > maxInstances {
-		return fmt.Errorf("%d instances", len(r.Instances))
+	if len(r.Instances) > MaxInstances {
+		return fmt.Errorf("%d instances, where one agent may have %d: another agent must bring the rest", len(r.Instances), MaxInstances)
 	}
 	named := make(map[string]bool, len(r.Instances))
 	for n := range r.Instances {

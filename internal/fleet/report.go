@@ -130,13 +130,14 @@ func (r InstanceReport) Idle() bool { return r.Up && r.Queue == 0 && r.Load == "
 // hold. It is 0 if the size of the GPU's memory is not known.
 func (r InstanceReport) Memory() int64 { return max(r.VRAMTotal-r.OthersMemory, 0) }
 
+// MaxInstances bounds the instances of one agent; no machine has so many GPUs.
+const MaxInstances = 256
+
 const (
 	// codecJSON is the version byte of the only encoding so far. Fields may be
 	// added: old hubs ignore what they do not know, and new hubs read missing
 	// fields as zero. A change of meaning needs another byte.
 	codecJSON = 1
-	// maxInstances bounds one report; no machine has so many GPUs.
-	maxInstances = 256
 	// maxReport bounds its size in bytes.
 	maxReport = 1 << 20
 )

@@ -64,11 +64,13 @@ func TestDecodeReport(t *testing.T) {
 		"named twice":      "\x01" + `{"agent": "a", "instances": [{"name": "b", "url": "u"}, {"name": "b", "url": "v"}]}`,
 		"long address":     "\x01" + `{"agent": "a", "instances": [{"name": "b", "url": "` + strings.Repeat("u", maxURL+1) + `"}]}`,
 		"large":            "\x01" + strings.Repeat(" ", maxReport),
-		"too many to hold": "\x01" + `{"agent": "a", "instances": [` + strings.Repeat(`{"name": "u", "url": "u"},`, maxInstances) + `{"name": "u", "url": "u"}]}`,
+		"too many to hold": "\x01" + `{"agent": "a", "instances": [` + strings.Repeat(`{"name": "u", "url": "u"},`, MaxInstances) + `{"name": "u", "url": "u"}]}`,
 	} {
 		_, err := DecodeReport([]byte(bad))
 		require.ErrorIs(t, err, ErrReport, name)
 	}
+	_, err = DecodeReport(Report{Agent: "a", Instances: make([]InstanceReport, 480)}.Encode())
+	require.ErrorContains(t, err, "480 instances, where one agent may have 256", "it is logged and shown")
 }
 
 // Texts are shown to people, in the log, on the dashboard and in terminals.
@@ -97,7 +99,7 @@ func FuzzDecodeReport(f *testing.F) {
 		again := must.Get(DecodeReport(r.Encode()))(t)
 		require.Equal(t, r.Encode(), again.Encode())
 		require.NoError(t, CheckName(r.Agent))
-		require.LessOrEqual(t, len(r.Instances), maxInstances)
+		require.LessOrEqual(t, len(r.Instances), MaxInstances)
 		for _, i := range r.Instances {
 			require.Regexp(t, instanceName, i.Name)
 			require.LessOrEqual(t, len(i.URL), maxURL)

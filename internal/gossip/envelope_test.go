@@ -25,7 +25,7 @@ func hubThatHears(key string) (g *Gossip, heard *[]fleet.Report, refused *[]erro
 		config: Config{
 			Role: RoleHub, Key: key,
 			OnReport:  func(r fleet.Report) { *heard = append(*heard, r) },
-			OnRefused: func(_ string, err error) { *refused = append(*refused, err) },
+			OnRefused: func(_ string, _ int64, err error) { *refused = append(*refused, err) },
 		},
 	}
 	return g, heard, refused
@@ -91,7 +91,15 @@ func TestOnlyWhatAnAgentSignsIsHeard(t *testing.T) {
 			require.ErrorIs(t, (*refused)[0], c.want)
 		})
 	}
+	// Whoever is proven to have sent what cannot be used is told why.
 	g, heard, _ := hubThatHears("")
+	var told []int64
+	g.config.OnRefused = func(_ string, boot int64, _ error) { told = append(told, boot) }
+	full := fleet.Report{Agent: "box", Boot: 5, Instances: make([]fleet.InstanceReport, fleet.MaxInstances+1)}
+	g.message(id.seal(messageSignedReport, described(id).encode(), full.Encode()))
+	g.message(flipped)
+	require.Equal(t, []int64{5, 0}, told)
+
 	g.message(append([]byte{messageReport}, report.Encode()...))
 	require.Len(t, *heard, 1, "a group without a key is this machine's: older agents may go on there")
 }

@@ -59,9 +59,10 @@ type Config struct {
 	// out; reports that are out of order are not.
 	OnReport func(fleet.Report)
 	// OnRefused is called for what was left out, with the agent that it names
-	// (empty if not even that can be read) and [ErrUnsigned], [ErrForged] or
-	// [fleet.ErrReport]. Anybody in the group can cause one of these.
-	OnRefused func(agent string, err error)
+	// (empty if not even that can be read), its boot if it is proven that the agent has
+	// sent it, and [ErrUnsigned], [ErrForged] or [fleet.ErrReport]. Anybody in the group
+	// can cause one of these.
+	OnRefused func(agent string, boot int64, err error)
 	// Identity signs an agent's messages. Default: a new one.
 	Identity Identity
 	// Report returns the current report of an agent, with the next number. It is

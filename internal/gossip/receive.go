@@ -17,7 +17,7 @@ func (g *Gossip) message(data []byte) {
 		from, body, err := unseal(data, &g.proven)
 		switch {
 		case err != nil:
-			g.refuse(from.Name, err)
+			g.refuse(from.Name, 0, err)
 		case data[0] == messageSignedLeave:
 			g.leaveAnnounced(from)
 		default:
@@ -54,7 +54,7 @@ func (g *Gossip) report(from meta, body []byte) {
 		err = fmt.Errorf("%w: the address of the sender", fleet.ErrReport)
 	}
 	if err != nil {
-		g.refuse(from.Name, err)
+		g.refuse(from.Name, from.Boot, err)
 		return
 	}
 	r.Sender = fleet.Sender{Key: from.Key, Addr: addr.Addr().Unmap(), Unmet: !g.gate.proven(addr.Addr())}
@@ -86,7 +86,7 @@ func (g *Gossip) unsignedReport(body []byte) {
 		err = ErrUnsigned
 	}
 	if err != nil {
-		g.refuse(r.Agent, err)
+		g.refuse(r.Agent, 0, err)
 		return
 	}
 	g.deliver(r)
@@ -99,12 +99,12 @@ func (g *Gossip) deliver(r fleet.Report) {
 	g.config.OnReport(r)
 }
 
-func (g *Gossip) refuse(agent string, err error) {
+func (g *Gossip) refuse(agent string, boot int64, err error) {
 	if CheckName(agent) != nil {
 		agent = "" // it would end up in logs
 	}
 	if g.config.OnRefused != nil {
-		g.config.OnRefused(agent, err)
+		g.config.OnRefused(agent, boot, err)
 	}
 }
 

@@ -3,6 +3,7 @@
 package members
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -98,7 +99,7 @@ func (m *Members) Join(ctx context.Context, self string, join []string, seen fun
 		Join: join, Logger: m.o.Log(),
 		Expects:  func(a netip.Addr) bool { return m.o.Policy().Expects(a) },
 		OnMember: m.member, OnReport: m.Admit,
-		OnRefused: func(agent string, err error) { m.refuse(fleet.Report{Agent: agent}, err) },
+		OnRefused: func(agent string, boot int64, err error) { m.refuse(fleet.Report{Agent: agent, Boot: boot}, err) },
 	})
 	if err == nil {
 		m.gossip.Store(g)
@@ -235,6 +236,16 @@ func (m *Members) All() []gossip.Member {
 		return g.Members()
 	}
 	return nil
+}
+
+// Joining tells where agents join, host:port as they are told it, and whether they need the gossip
+// key; "" where there is no gossip.
+func (m *Members) Joining() (address string, keyed bool) {
+	id := m.o.Identity
+	if id.GossipBind == config.NoGossip {
+		return "", false
+	}
+	return cmp.Or(id.GossipAdvertise, id.GossipBind), id.GossipKey != ""
 }
 
 // Count returns the numbers of members in the gossip, including this hub.
