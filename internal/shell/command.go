@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -271,10 +272,13 @@ func (c *commands) aboutJob(
 	}
 }
 
-// mayBeOthers reports whether a job may be somebody else's: the hub knows none, or wants a login.
+// mayBeOthers reports whether a job may be somebody else's: the hub knows none, or wants a login, or
+// there is none at the address that nobody has chosen, where perhaps a ComfyUI is.
 func mayBeOthers(err error) bool {
-	refusal, ok := errors.AsType[*Refusal](err)
-	return ok && (refusal.Status == http.StatusNotFound || refusal.Status == http.StatusUnauthorized)
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return slices.Contains([]int{http.StatusNotFound, http.StatusUnauthorized, http.StatusMethodNotAllowed}, refusal.Status)
+	}
+	return err != nil && !isRefusal(err) && !errors.Is(err, context.Canceled)
 }
 
 // isRefusal reports whether a hub has answered, but not as wanted.

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -133,6 +134,22 @@ func TestPlainComfyUI(t *testing.T) {
 	r := call(t, picture, "submit", "-", "--hub", plain.URL)
 	require.Equal(t, ExitFailed, r.code)
 	require.Contains(t, r.errors, "this looks like ComfyUI, not a hub")
+}
+
+// The operator's own machine is asked where the hub's usual address has no hub, or one that does not
+// know the job.
+func TestWhoseJobItMayBe(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	_, refused := http.Get(gone.URL)
+	require.Error(t, refused)
+	for _, err := range []error{errNoJob, &Refusal{Status: http.StatusUnauthorized}, &Refusal{Status: http.StatusMethodNotAllowed}, refused} {
+		require.True(t, mayBeOthers(err), err)
+	}
+	for _, err := range []error{nil, &Refusal{Status: http.StatusServiceUnavailable}, errID, &coded{ExitFailed, errShown}, context.Canceled} {
+		require.False(t, mayBeOthers(err), err)
+	}
 }
 
 // What a hub says writes nothing but text to a terminal.
