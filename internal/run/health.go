@@ -153,7 +153,7 @@ func (s *streak) evidence() string {
 		}
 	}
 	return fmt.Sprintf("set aside: its last %d runs came to nothing (%s); meanwhile others finished %d, %d of them of the same jobs",
-		s.runs, strings.Join(what, ", "), s.others, s.proofs)
+		s.runs, strings.Join(what, "; "), s.others, s.proofs)
 }
 
 // agreed notes that a job has failed on an instance, or on several for "". The earlier instances

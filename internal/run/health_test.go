@@ -32,7 +32,7 @@ func TestHealth(t *testing.T) {
 		require.True(t, h.Rests("bad"))
 		time.Sleep(firstProbe)
 		require.False(t, h.Rests("bad"))
-		evidence := "set aside: its last 3 runs came to nothing (2 × ended with an error, 1 × died in it); meanwhile others finished 2, 1 of them of the same jobs"
+		evidence := "set aside: its last 3 runs came to nothing (2 × ended with an error; 1 × died in it); meanwhile others finished 2, 1 of them of the same jobs"
 		require.Equal(t, []verdict{{"bad", evidence}}, h.well("good", one("2")))
 		require.True(t, h.Rests("bad"))
 		for rest, n := 2*firstProbe, 3; n < 20; n++ {

@@ -60,7 +60,7 @@ func TestFiles(t *testing.T) {
 		require.Empty(t, regexp.MustCompile(`(?i)(?:src|href|url\(|import|from|fetch\()\s*["'=(]+https?://`).Find(body), "%s loads something of another host", name)
 		return err
 	}))
-	require.Less(t, size, 150_000, "over the wire, not even compressed")
+	require.Less(t, size, 170_000, "over the wire, not even compressed")
 	index := get(t, "/hub/")
 	require.Equal(t, http.StatusOK, index.StatusCode)
 	require.Equal(t, "text/html; charset=utf-8", index.Header.Get("Content-Type"))

@@ -101,8 +101,8 @@ function errorOf(job) {
   if (job.status === 'queued' || job.status === 'done' || (!job.error && !error)) return null;
   const where = error?.node_type ? `${error.node_type} (${t('node')} ${error.node_id})` : '';
   const trace = Array.isArray(error?.traceback) ? error.traceback.join('') : '';
-  return box(t('error.of'), h('p.bad', {}, error ? [error.exception_type, error.exception_message?.trim()].filter(Boolean).join(': ') : job.error),
-    error && job.error && h('p.quiet', {}, job.error), where && h('p.quiet', {}, where), trace && h('pre', { tabindex: '0' }, trace));
+  return box(t('error.of'), h('p.bad', {}, error ? [error.exception_type, said(error.exception_message?.trim())].filter(Boolean).join(': ') : said(job.error)),
+    error && job.error && h('p.quiet', {}, said(job.error)), where && h('p.quiet', {}, where), trace && h('pre', { tabindex: '0' }, trace));
 }
 
 function attempts(job) {
