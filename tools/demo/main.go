@@ -101,8 +101,9 @@ func run(ctx context.Context) (err error) {
 	}
 
 	fmt.Printf(`
+The dashboard   %[1]s/hub/
 ComfyUI's API   %[1]s (point any ComfyUI client here)
-The fleet       %[1]s/hub/instances
+The fleet       ./caddy comfyhub status --hub %[1]s
 Metrics         http://%[2]s/metrics
 Logs            %[3]s
 

@@ -32,7 +32,7 @@ func (p parts) comfyv2() comfyv2.Core {
 func (p parts) ops() ops.Core {
 	return ops.Core{
 		Settings: p.Settings(), Release: p.Release(), Board: p.Board, Figures: p.Figures, Finder: view.Finder{Insight: p.Insight}, Insight: p.Insight, Links: p.Links, Classes: p.Classes,
-		Submitter: p.Submitter, Canceller: p.Canceller, Callbacks: p.Callbacks, Operator: p.Operator, Tunnels: p.Tunnels, Machines: p.Machines, Scaler: p.Scaler, Endpoints: p.Endpoints, Clients: p.Instances,
+		Submitter: p.Submitter, Canceller: p.Canceller, Callbacks: p.Callbacks, Operator: p.Operator, Members: p.Members, Tunnels: p.Tunnels, Machines: p.Machines, Scaler: p.Scaler, Endpoints: p.Endpoints, Clients: p.Instances,
 	}
 }
 

@@ -38,7 +38,11 @@ type Core struct {
 	Canceller *submit.Canceller
 	Callbacks *submit.Callbacks
 	Operator  Operator
-	Tunnels   interface {
+	// Members tells where agents join.
+	Members interface {
+		Joining() (address string, keyed bool)
+	}
+	Tunnels interface {
 		Machine(ctx context.Context, token string) (string, error)
 		Serve(machine, token string, session *tunnel.Session)
 	}

@@ -76,6 +76,10 @@ func (o dashboard) getEvents(w http.ResponseWriter, r *http.Request, a api.Reque
 
 // hello says who watches.
 func (o dashboard) hello(a api.Requester, watcher *view.Watcher) []byte {
+	join, keyed := "", false
+	if watcher.SeesAll { // it is an address of the network behind the hub
+		join, keyed = o.hub().Members.Joining()
+	}
 	return line(pyjson.NewObject(
 		pyjson.Member{Key: "tenant", Value: pyjson.String(a.Tenant)},
 		pyjson.Member{Key: "login", Value: pyjson.Bool(a.Login)},
@@ -86,6 +90,8 @@ func (o dashboard) hello(a api.Requester, watcher *view.Watcher) []byte {
 		pyjson.Member{Key: "operators_site", Value: pyjson.Bool(a.OperatorsSite)},
 		pyjson.Member{Key: "operators_at", Value: pyjson.String(o.hub().Settings.OperatorsAt)},
 		pyjson.Member{Key: "open", Value: pyjson.Bool(o.hub().Settings.Open)},
+		pyjson.Member{Key: "join", Value: pyjson.String(join)},
+		pyjson.Member{Key: "join_keyed", Value: pyjson.Bool(keyed)},
 		pyjson.Member{Key: "version", Value: pyjson.String(o.hub().Release)},
 		pyjson.Member{Key: "now", Value: pyjson.Int(time.Now().UnixMilli())},
 	))

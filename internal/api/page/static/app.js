@@ -1,4 +1,4 @@
-import { button, h, text } from './dom.js';
+import { attr, button, h, text } from './dom.js';
 import * as fleet from './fleet.js';
 import * as queue from './queue.js';
 import * as jobs from './find.js';
@@ -153,6 +153,7 @@ function update() {
   const fleetNow = [...store.instances.values()];
   const by = Object.fromEntries(states.map((state) => [state, fleetNow.filter((i) => i.state === state).length]));
   text(cells.instances.value, num(fleetNow.length));
+  attr(cells.instances.more, 'title', states.filter((state) => by[state]).map((state) => count(`n.${state}`, by[state])).join(' · '));
   text(cells.instances.more, states.filter((state) => by[state]).map((state) => count(`n.${state}`, by[state])).join(' · '));
   cells.bar.setAttribute('aria-label', cells.instances.more.textContent || t('instances'));
   if (cells.bar.children.length !== states.length) cells.bar.replaceChildren(...states.map((state) => h(`i.${state}`)));

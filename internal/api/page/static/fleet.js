@@ -28,6 +28,16 @@ const able = {
 
 const order = new Intl.Collator(undefined, { numeric: true });
 
+// joining says how an instance comes into the fleet: with commands that work as they stand.
+function joining() {
+  const [, host, port] = /^(.*):(\d+)$/.exec(store.me.join) ?? [];
+  if (!port) return [h('p', {}, t(store.me.sees_all ? 'no.gossip' : 'no.instances.yours'))];
+  const own = /^(127\.|localhost$|\[::1\]$)/.test(host);
+  const at = own || (host && !/^(0\.0\.0\.0|\[::\])$/.test(host)) ? host : location.hostname;
+  const key = store.me.join_keyed ? 'export COMFYHUB_GOSSIP_KEY=...\n' : '';
+  return [h('p', {}, t(own ? 'no.instances.here' : 'no.instances.help')), h('pre', { tabindex: '0' }, `${key}agent run --join ${at}:${port}`), h('p', {}, t(key ? 'no.instances.key' : own ? 'no.instances.more' : 'no.instances.found'))];
+}
+
 export function create(view) {
   const narrow = matchMedia('(max-width: 760px)');
   const list = new List({
@@ -76,8 +86,14 @@ export function create(view) {
     show(list.element, seen.length > 0);
     show(empty, seen.length === 0 && store.ready);
     if (!seen.length) {
-      if (all.length) empty.replaceChildren(h('p', {}, t('no.match')));
-      else if (empty.dataset.kind !== 'none') empty.replaceChildren(h('h2', {}, t('no.instances')), h('p', {}, t('no.instances.help')), h('pre', { tabindex: '0' }, `agent run --join ${location.hostname}:7946 --comfyui http://127.0.0.1:8188`));
+      if (all.length) {
+        empty.replaceChildren(h('p', {}, t('no.match')));
+        delete empty.dataset.join;
+      }
+      else if (empty.dataset.join !== store.me.join) { // what is there may be about to be copied
+        empty.replaceChildren(h('h2', {}, t('no.instances')), ...joining());
+        empty.dataset.join = store.me.join;
+      }
     }
     list.show(seen);
   }
@@ -100,10 +116,10 @@ function makeRow() {
   const fault = h('span.sub.bad');
   const element = h('div.row', {},
     h('div.cell-name', { role: 'gridcell' }, name, gpu), state,
-    h('div.cell-work', { role: 'gridcell' }, what, track, who),
+    h('div.cell-work', { role: 'gridcell' }, what, track, h('span.line', {}, who, fault)),
     h('div.cell-model', { role: 'gridcell' }, model),
     h('div.cell-memory', { role: 'gridcell' }, memory, usage),
-    h('div.cell-up', { role: 'gridcell' }, up, fault));
+    h('div.cell-up', { role: 'gridcell' }, up));
   let before = '';
   return {
     element, fill(i) {
@@ -111,7 +127,7 @@ function makeRow() {
       text(gpu, gpuName(i.gpu) || i.kind);
       if (before !== i.state) state.replaceChildren(badge(before = i.state));
       const runs = Boolean(i.job);
-      text(what, runs ? working(i) : i.state === 'busy' ? t('someone') : i.drained ? '' : said(i.reason) || i.load || others(i));
+      text(what, runs ? working(i) : i.state === 'busy' ? t('someone') : i.drained ? '' : said(i.reason) || said(i.load) || others(i));
       attr(what, 'class', runs ? 'what' : 'what quiet');
       show(track, runs);
       if (runs) progress.style.width = `${(i.progress ?? 0) * 100}%`;
@@ -124,7 +140,7 @@ function makeRow() {
       if (known) used.style.width = `${100 * (1 - i.vram_free / i.vram_total)}%`;
       text(up, i.boot > 0 ? short((now() - i.boot) / 1000) : '');
       const wrong = i.fault_at && now() - i.fault_at < 3600e3 ? i.fault : i.disk_size && i.disk_free < i.disk_size / 20 ? t('disk.low', { x: gigabytes(i.disk_free) }) : '';
-      text(fault, wrong);
+      text(fault, said(wrong));
       attr(fault, 'title', wrong || i.fault || null);
     },
   };
@@ -190,7 +206,7 @@ function details(instance, row) {
       text(none, i.job ? t('no.preview') : t(i.state));
       place.replaceChildren(badge(i.state), facts([
         [t('work'), i.job ? working(i) : ''], [t('job'), i.job && h('a', { href: link(i.key) }, i.job)], [t('user'), i.job ? i.tenant : ''],
-        [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), said(i.reason)], [t('load'), [i.load, others(i)].filter(Boolean).join(' · ')],
+        [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), said(i.reason)], [t('load'), [said(i.load), others(i)].filter(Boolean).join(' · ')],
         [t('model'), i.models], ['GPU', gpuName(i.gpu)], [t('memory'), i.vram_total ? `${gigabytes(i.vram_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.vram_total)} GB` : ''],
         [t('restarts'), i.restarts ? [i.restarts, i.restart_at ? t('restart.at', { x: clock(i.restart_at) }) : '', i.restart_error ? t('restart.failed', { x: i.restart_error }) : ''].filter(Boolean).join(' · ') : ''],
         [t('disk'), i.disk_size ? `${gigabytes(i.disk_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.disk_size)} GB` : ''],

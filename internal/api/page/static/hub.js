@@ -5,7 +5,7 @@ import { say, t } from './words.js';
 export async function call(method, path, body) {
   const answer = await fetch(path, {
     method, headers: body === undefined ? {} : { 'Content-Type': 'application/json' }, body: body === undefined ? undefined : JSON.stringify(body),
-  });
+  }).catch(() => { throw new Error(t('unreachable')); }); // each browser has words of its own for that
   const text = await answer.text();
   let value = null;
   try { value = JSON.parse(text); } catch { /* some errors are plain text */ }

@@ -7,35 +7,47 @@ const outcomes = ['done', 'failed', 'cancelled', 'lost'];
 const labels = { done: 'done', failed: 'job.failed', cancelled: 'cancelled', lost: 'lostruns' };
 const day = 24 * 3600e3;
 const wide = 15 * 60e3;
-const box = { width: 720, height: 200, left: 52, right: 8, top: 10, bottom: 26 };
+const box = { width: 720, height: 200, left: 52, right: 8, top: 10, bottom: 26 }; // width is that of the plots, so that their texts can be read
 
 export function create(view) {
   const plots = [plot('throughput', outcomes.map((name) => [name, t(labels[name])])), plot('waits', [['p50', t('p50')], ['p95', t('p95')]]), plot('use', []), plot('switches', [['p50', t('switches.saved')], ['p95', t('switches.made')]])];
   const empty = h('div.empty', { hidden: true }, h('h2', {}, t('no.trends')));
   view.append(h('div.scroll.plots', { tabindex: '0', role: 'region', 'aria-label': t('trends') }, plots.map(({ element }) => element), empty));
   let ended = false;
+  let loaded = null;
 
   async function load() {
-    const { buckets, seconds } = await call('GET', 'trends').catch(() => ({ buckets: null }));
-    if (ended || !buckets) return;
+    const answer = await call('GET', 'trends').catch(() => null);
+    if (ended || !answer?.buckets) return;
+    loaded = answer;
+    draw();
+  }
+
+  function draw() {
+    const { buckets, seconds } = loaded;
     show(empty, buckets.length === 0);
     for (const p of plots) show(p.element, buckets.length > 0);
     if (!buckets.length) return;
+    box.width = widthOf(plots[0]);
     const to = Math.max(buckets.at(-1).at * 1000 + seconds * 1000, Date.now());
     // A young fleet gets a scale on which something can be seen.
     const from = Math.max(to - day, Math.min(buckets[0].at * 1000, to - 3600e3));
     bars(plots[0], buckets, from, to);
     lines(plots[1], buckets, from, to, ['wait_p50', 'wait_p95'], short);
     lines(plots[2], buckets, from, to, ['use'], percent, 1);
-    lines(plots[3], buckets, from, to, ['model_switches_saved', 'model_switches'], num);
+    lines(plots[3], buckets, from, to, ['model_switches_saved', 'model_switches'], num, null, 4);
   }
   load();
+  const resized = new ResizeObserver(() => { if (loaded && widthOf(plots[0]) !== box.width) draw(); });
+  resized.observe(view);
   const timer = setInterval(() => { if (!document.hidden) load(); }, every);
-  return { update() {}, end() { ended = true; clearInterval(timer); } };
+  return { update() {}, end() { ended = true; clearInterval(timer); resized.disconnect(); } };
 }
 
+const widthOf = ({ picture }) => Math.max(240, Math.round(picture.getBoundingClientRect().width));
+
 function plot(name, legend) {
-  const picture = s('svg', { viewBox: `0 0 ${box.width} ${box.height}`, role: 'img', class: `plot ${name}` });
+  const picture = s('svg', { role: 'img', class: `plot ${name}` });
   const now = h('span.value');
   const tip = h('span.quiet');
   const element = h('section.plotbox', { hidden: true }, h('h2', {}, t(name)), h('div.now', {}, now, tip),
@@ -46,20 +58,22 @@ function plot(name, legend) {
 const x = (at, from, to) => box.left + (at - from) / (to - from) * (box.width - box.left - box.right);
 const y = (value, top) => box.height - box.bottom - value / top * (box.height - box.top - box.bottom);
 
-// nice is a round number not below another one.
-function nice(value) {
+// nice is a round number not below another one, and round with every half of it. Times are in seconds.
+const times = [1, 2, 4, 10, 20, 60, 120, 240, 600, 1200, 3600, 7200, 14400, 36000, 86400];
+function nice(value, steps = []) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1e-9)));
-  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= value);
+  return [...steps, ...[1, 2, 4, 10].map((step) => step * power)].find((step) => step >= value);
 }
 
 function axes(picture, from, to, top, format) {
   const parts = [];
+  picture.setAttribute('viewBox', `0 0 ${box.width} ${box.height}`);
   for (let n = 0; n <= 4; n += 2) {
     const value = top * n / 4;
     parts.push(s('line', { x1: box.left, x2: box.width - box.right, y1: y(value, top), y2: y(value, top), class: 'rule' }),
       s('text', { x: box.left - 8, y: y(value, top) + 4, class: 'tick end' }, format(value)));
   }
-  const step = [5, 10, 15, 30, 60, 120, 240].map((m) => m * 60e3).find((ms) => (to - from) / ms <= 7) ?? 4 * 3600e3;
+  const step = [5, 10, 15, 30, 60, 120, 240].map((m) => m * 60e3).find((ms) => (to - from) / ms <= Math.min(7, box.width / 60)) ?? 4 * 3600e3;
   const zone = new Date(from).getTimezoneOffset() * 60e3;
   for (let at = Math.ceil((from - zone) / step) * step + zone; at <= to && x(at, from, to) < box.width - 24; at += step) {
     parts.push(s('text', { x: x(at, from, to), y: box.height - 6, class: 'tick' }, clock(at)));
@@ -116,9 +130,9 @@ function bars(p, buckets, from, to) {
   hover(p, from, to, all.map((sum) => ({ at: sum.at + wide / 2, label: words(sum) })));
 }
 
-function lines(p, buckets, from, to, names, format, fixed) {
+function lines(p, buckets, from, to, names, format, fixed, least = 1) {
   const known = buckets.filter((b) => b.at * 1000 >= from && names.some((name) => b[name] !== null));
-  const top = fixed ?? nice(Math.max(1, ...known.flatMap((b) => names.map((name) => b[name] ?? 0))));
+  const top = fixed ?? nice(Math.max(least, ...known.flatMap((b) => names.map((name) => b[name] ?? 0))), format === short ? times : []);
   axes(p.picture, from, to, top, format);
   for (const name of names) {
     // A gap in what is known is a gap in the line.
