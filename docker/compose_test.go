@@ -235,7 +235,7 @@ var image = regexp.MustCompile(`(?m)^(?:FROM| *image:) +([a-z0-9./-]+:[\w.-]+)(@
 func filesWithImages(t *testing.T) []string {
 	t.Helper()
 	files := []string{"compose.yaml"}
-	for _, pattern := range []string{"*.Dockerfile", "kubernetes/*.yaml"} {
+	for _, pattern := range []string{"*.Dockerfile", "kubernetes/*.yaml", "helm/values.yaml"} {
 		found := must.Get(filepath.Glob(pattern))(t)
 		require.NotEmpty(t, found)
 		files = append(files, found...)
