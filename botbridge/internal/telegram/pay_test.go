@@ -50,6 +50,7 @@ func payments(t *testing.T, hook bool) {
 	go func() { defer close(listened); _ = tg.Listen(ctx, admit) }()
 	defer func() { cancel(); <-listened }()
 	group := platform.Chat{ID: "-9", Topic: "4", Group: true}
+	fake.SetTopic(-9, 4, true)
 	send := func() int {
 		ids := must.Get(tg.Send(ctx, group, platform.Post{Invoice: &platform.Invoice{
 			Title: "/" + strings.Repeat("x", 40), About: strings.Repeat("ы", 300), Payload: "p1", Price: 5,

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -48,6 +50,16 @@ func newTelegram(t *testing.T, fo fakebot.Options, o Options) (*Telegram, *fakeb
 func attachment(name string, media platform.Media, data string) platform.Attachment {
 	return platform.Attachment{Name: name, Media: media, Open: func(context.Context) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(data)), nil
+	}}
+}
+
+// picture is a small one that Telegram takes.
+func picture(t *testing.T) platform.Attachment {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, png.Encode(&b, image.NewRGBA(image.Rect(0, 0, 8, 8))))
+	return platform.Attachment{Name: "a.png", Media: platform.Photo, Open: func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b.Bytes())), nil
 	}}
 }
 
@@ -103,22 +115,37 @@ func TestVideoIsDescribed(t *testing.T) {
 func TestRights(t *testing.T) {
 	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	group := platform.Chat{ID: "-9", Group: true}
-	picture := platform.Post{Files: []platform.Attachment{attachment("a.txt", platform.Document, "x")}}
+	shown := platform.Post{Files: []platform.Attachment{picture(t)}}
+	plain := platform.Post{Files: []platform.Attachment{attachment("a.txt", platform.Document, "x")}}
 	require.NoError(t, tg.MayShow(t.Context(), group, platform.Photo))
-	for text, want := range map[string]struct{ file, words error }{
-		"not enough rights to send photos to the chat": {platform.ErrNoMedia, nil},
-		"CHAT_WRITE_FORBIDDEN":                         {platform.ErrForbidden, platform.ErrForbidden},
-		"message thread not found":                     {platform.ErrForbidden, platform.ErrForbidden},
-		"CHAT_SEND_PHOTOS_FORBIDDEN":                   {platform.ErrNoMedia, platform.ErrNoMedia}, // the fake refuses both
+	for text, want := range map[string]struct{ picture, file, words, before error }{
+		"not enough rights to send photos to the chat": {picture: platform.ErrNoMedia},
+		"CHAT_SEND_PHOTOS_FORBIDDEN":                   {picture: platform.ErrNoMedia},
+		"CHAT_SEND_PLAIN_FORBIDDEN":                    {words: platform.ErrForbidden},
+		"CHAT_WRITE_FORBIDDEN":                         {platform.ErrForbidden, platform.ErrForbidden, platform.ErrForbidden, platform.ErrNoMedia},
+		"message thread not found":                     {platform.ErrForbidden, platform.ErrForbidden, platform.ErrForbidden, platform.ErrNoMedia},
 	} {
 		fake.Restrict(-9, text)
-		_, err := tg.Send(t.Context(), group, picture)
-		require.ErrorIs(t, err, want.file, text)
-		_, err = tg.Send(t.Context(), group, platform.Post{Text: "x"})
-		require.ErrorIs(t, err, want.words, text)
-		require.ErrorIs(t, tg.MayShow(t.Context(), group, platform.Photo), platform.ErrNoMedia, text)
+		for _, sent := range []struct {
+			post platform.Post
+			want error
+		}{{shown, want.picture}, {plain, want.file}, {platform.Post{Text: "x"}, want.words}} {
+			_, err := tg.Send(t.Context(), group, sent.post)
+			require.ErrorIs(t, err, sent.want, text)
+		}
+		require.ErrorIs(t, tg.MayShow(t.Context(), group, platform.Photo), want.before, "%s: a picture can go as a file", text)
 		require.NoError(t, tg.MayShow(t.Context(), group, ""), "text is another right")
 	}
+	fake.Restrict(-9, "")
+	in := group
+	in.Topic = "77"
+	_, err := tg.Send(t.Context(), in, shown)
+	require.ErrorIs(t, err, platform.ErrForbidden, "there is no such topic")
+	fake.SetTopic(-9, 77, true)
+	must.Get(tg.Send(t.Context(), in, shown))(t)
+	fake.SetTopic(-9, 77, false)
+	_, err = tg.Send(t.Context(), in, shown)
+	require.ErrorIs(t, err, platform.ErrForbidden)
 }
 
 func TestFileThatCannotBeRead(t *testing.T) {
@@ -152,6 +179,9 @@ func TestRefusals(t *testing.T) {
 	require.ErrorIs(t, err, platform.ErrGone)
 	_, err = tg.Open(t.Context(), platform.File{ID: "x", Size: maxDownload + 1})
 	require.ErrorIs(t, err, platform.ErrTooLarge)
+	fake.Person(8, "").Send(fakebot.Draft{File: []byte("x"), Name: "a.mp4", Size: maxDownload + 1})
+	_, err = tg.Open(t.Context(), platform.File{ID: "file1"})
+	require.ErrorIs(t, err, platform.ErrTooLarge, "Telegram knows better")
 }
 
 // A server with --local says where a file is on its disk, and takes larger ones.

@@ -1,5 +1,7 @@
 package fakebot
 
+import "cmp"
+
 // copyMessage makes a message with what another one shows.
 func (f *chats) copyMessage(c *call, chat int64) (any, *problem) {
 	from := f.find(c.int64("from_chat_id"), c.int("message_id"))
@@ -10,11 +12,15 @@ func (f *chats) copyMessage(c *call, chat int64) (any, *problem) {
 	if problem != nil {
 		return nil, problem
 	}
+	reply, problem := f.replyOf(c, chat)
+	if problem := cmp.Or(problem, f.restricted(chat, from.Kind), f.noTopic(c, chat)); problem != nil {
+		return nil, problem
+	}
 	m := f.newMessage(chat)
 	id := m.ID
 	*m = *from
-	m.ID, m.Chat, m.FromBot, m.Album, m.ReplyTo, m.Topic, m.Buttons, m.Edits = id, chat, true, "", replyOf(c), c.int("message_thread_id"), buttons, 0
-	if caption := c.params["caption"]; caption != "" {
+	m.ID, m.Chat, m.FromBot, m.Album, m.ReplyTo, m.Topic, m.Buttons, m.Edits = id, chat, true, "", reply, c.int("message_thread_id"), buttons, 0
+	if caption := trim(c.params["caption"]); caption != "" {
 		m.Text = caption
 	}
 	if data, ok := f.files[photoID(from)]; ok {

@@ -41,6 +41,10 @@ const (
 	Hang
 	// HangAfter: no answer until the client gives up, but the call took effect.
 	HangAfter
+	// Gateway: something before Telegram answers with a page of HTML, and nothing happened.
+	Gateway
+	// GatewayAfter: the same, but the call took effect.
+	GatewayAfter
 )
 
 // Options configure a Fake.
@@ -81,10 +85,13 @@ type place struct {
 type chats struct {
 	*delivery
 
-	nextID   int
+	nextID   map[int64]int // by supergroup; all other chats of a bot share one, 0
 	fileID   int
 	messages map[int64][]*Message // by chat
 	files    map[string][]byte
+	sizes    map[string]int64     // of files that are larger than what is kept of them
+	presses  map[string]time.Time // that can still be answered
+	topics   map[topic]bool       // true while open
 	blocked  map[int64]bool
 	quiet    map[int64]string // what the bot may not do in a group, as Telegram says it
 	moved    map[int64]int64  // groups that have become supergroups
@@ -101,8 +108,8 @@ func New(o Options) *Fake {
 	o.RetryAfter = cmp.Or(o.RetryAfter, 1)
 	all := &place{o: o, changed: make(chan struct{}), done: make(chan struct{})}
 	c := &chats{
-		delivery: &delivery{place: all, arrived: make(chan struct{})},
-		messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, quiet: map[int64]string{}, moved: map[int64]int64{}, moderators: map[int64]bool{},
+		delivery: &delivery{place: all, arrived: make(chan struct{}), posting: map[string]bool{}},
+		nextID:   map[int64]int{}, messages: map[int64][]*Message{}, files: map[string][]byte{}, sizes: map[string]int64{}, presses: map[string]time.Time{}, topics: map[topic]bool{}, blocked: map[int64]bool{}, quiet: map[int64]string{}, moved: map[int64]int64{}, moderators: map[int64]bool{},
 	}
 	return &Fake{
 		chats: c, menus: &menus{c, map[menuOf][]string{}}, money: &money{chats: c},
@@ -165,7 +172,10 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case Hang:
 		f.hang(r)
 		return
-	case None, CutAfter, HangAfter:
+	case Gateway:
+		badGateway(w)
+		return
+	case None, CutAfter, HangAfter, GatewayAfter:
 	}
 	result, problem := f.do(c)
 	switch fault {
@@ -173,6 +183,9 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case HangAfter:
 		f.hang(r)
+		return
+	case GatewayAfter:
+		badGateway(w)
 		return
 	default:
 	}
@@ -189,6 +202,12 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		fail(w, problem.status, problem.text)
 	}
+}
+
+func badGateway(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/html")
+	w.WriteHeader(http.StatusBadGateway)
+	_, _ = w.Write([]byte("<html><head><title>502 Bad Gateway</title></head></html>"))
 }
 
 // hang gives no answer for as long as the client waits.

@@ -48,6 +48,8 @@ const (
 	maxCaption  = 1024
 	maxPhoto    = 10 << 20
 	maxFile     = 50 << 20
+	maxDownload = 20 << 20
+	maxLocal    = 2000 << 20
 	maxData     = 64
 	maxAlbum    = 10
 	groupsBelow = 0 // chat ids below are groups
@@ -74,6 +76,9 @@ func (f *Fake) do(c *call) (any, *problem) {
 		if !ok {
 			return nil, refuse("wrong file_id or the file is temporarily unavailable")
 		}
+		if f.o.Local == "" && max(f.sizes[c.params["file_id"]], int64(len(data))) > maxDownload {
+			return nil, refuse("file is too big")
+		}
 		if f.o.Local != "" {
 			path := filepath.Join(f.o.Local, c.params["file_id"])
 			if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -83,8 +88,12 @@ func (f *Fake) do(c *call) (any, *problem) {
 		}
 		return map[string]any{"file_id": c.params["file_id"], "file_path": c.params["file_id"]}, nil
 	case "getChat":
-		may := f.quiet[c.int64("chat_id")] == ""
-		return map[string]any{"id": c.int64("chat_id"), "type": "supergroup", "permissions": map[string]any{"can_send_photos": may, "can_send_documents": may}}, nil
+		chat := c.int64("chat_id")
+		may := map[string]any{}
+		for _, kind := range []string{"photo", "video", "audio", "document"} {
+			may["can_send_"+kind+"s"] = f.restricted(chat, kind) == nil
+		}
+		return map[string]any{"id": chat, "type": "supergroup", "permissions": may}, nil
 	case "getChatMember":
 		if p := f.movedAway(c.int64("chat_id")); p != nil {
 			return nil, p
@@ -95,7 +104,12 @@ func (f *Fake) do(c *call) (any, *problem) {
 		}
 		return map[string]any{"status": status, "user": map[string]any{"id": c.int64("user_id"), "first_name": "x"}, "can_delete_messages": true}, nil
 	case "answerCallbackQuery":
-		f.answers = append(f.answers, Answer{c.params["callback_query_id"], c.params["text"]})
+		id := c.params["callback_query_id"]
+		if at, known := f.presses[id]; !known || time.Since(at) > pressKeep {
+			return nil, refuse("query is too old and response timeout expired or query ID is invalid")
+		}
+		delete(f.presses, id)
+		f.answers = append(f.answers, Answer{id, c.params["text"]})
 		f.changedNow()
 		return true, nil
 	}
@@ -174,17 +188,21 @@ func (f *chats) find(chat int64, id int) *Message {
 }
 
 func (f *chats) newMessage(chat int64) *Message {
-	f.nextID++
-	m := &Message{ID: f.nextID, Chat: chat, Kind: "text"}
+	space := int64(0)
+	if chat < supergroupsBelow {
+		space = chat
+	}
+	f.nextID[space]++
+	m := &Message{ID: f.nextID[space], Chat: chat, Kind: "text"}
 	f.messages[chat] = append(f.messages[chat], m)
 	return m
 }
 
 func (f *chats) send(c *call, chat int64, kind string) (any, *problem) {
-	text, limit := c.params["text"], maxText
+	text, limit := trim(c.params["text"]), maxText
 	if kind != "text" {
-		text, limit = c.params["caption"], maxCaption
-	} else if strings.TrimSpace(text) == "" {
+		text, limit = trim(c.params["caption"]), maxCaption
+	} else if text == "" {
 		return nil, refuse("message text is empty")
 	}
 	if units(text) > limit {
@@ -195,7 +213,8 @@ func (f *chats) send(c *call, chat int64, kind string) (any, *problem) {
 		return nil, p
 	}
 	file := c.files[kind]
-	if p := cmp.Or(f.restricted(chat, kind), checkFile(kind, file)); p != nil {
+	reply, p := f.replyOf(c, chat)
+	if p := cmp.Or(p, f.restricted(chat, kind), f.noTopic(c, chat), f.checkFile(kind, file)); p != nil {
 		return nil, p
 	}
 	if kind == "video" {
@@ -204,10 +223,13 @@ func (f *chats) send(c *call, chat int64, kind string) (any, *problem) {
 	m := f.newMessage(chat)
 	m.FromBot, m.Text, m.Kind, m.File, m.Buttons, m.Topic = true, text, kind, file, buttons, c.int("message_thread_id")
 	m.ParseMode = c.params["parse_mode"]
-	m.ReplyTo = replyOf(c)
+	m.ReplyTo = reply
 	f.keep(m, c)
 	return f.json(m), nil
 }
+
+// trim removes what Telegram removes around a text.
+func trim(text string) string { return strings.TrimSpace(text) }
 
 // keep keeps a picture from the bot, so that people can answer to it.
 func (f *chats) keep(m *Message, c *call) {
@@ -216,15 +238,53 @@ func (f *chats) keep(m *Message, c *call) {
 	}
 }
 
-func replyOf(c *call) int {
+// replyOf returns the message that a call replies to. One that is gone is refused, unless the
+// bot says that it does not matter.
+func (f *chats) replyOf(c *call, chat int64) (int, *problem) {
 	var reply struct {
-		MessageID int `json:"message_id"`
+		MessageID int  `json:"message_id"`
+		Anyway    bool `json:"allow_sending_without_reply"`
 	}
 	_ = json.Unmarshal([]byte(c.params["reply_parameters"]), &reply)
-	return reply.MessageID
+	if m := f.find(chat, reply.MessageID); reply.MessageID == 0 || m != nil && !m.Deleted {
+		return reply.MessageID, nil
+	}
+	if !reply.Anyway {
+		return 0, refuse("message to be replied not found")
+	}
+	return 0, nil
 }
 
-func checkFile(kind string, file File) *problem {
+// topic is a thread of a group.
+type topic struct {
+	chat int64
+	id   int
+}
+
+// SetTopic opens or closes a topic of a group. Whoever writes in one opens it, too.
+func (f *chats) SetTopic(chat int64, id int, open bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.topics[topic{chat, id}] = open
+}
+
+// noTopic refuses a call to a topic that is closed, or that there is not.
+func (f *chats) noTopic(c *call, chat int64) *problem {
+	id := c.int("message_thread_id")
+	switch open, known := f.topics[topic{chat, id}]; {
+	case id == 0 || open:
+		return nil
+	case known:
+		return refuse("TOPIC_CLOSED")
+	}
+	return refuse("message thread not found")
+}
+
+func (f *chats) checkFile(kind string, file File) *problem {
+	most := int64(maxFile)
+	if f.o.Local != "" {
+		most = maxLocal
+	}
 	switch {
 	case kind == "text":
 		return nil
@@ -234,7 +294,7 @@ func checkFile(kind string, file File) *problem {
 		return refuse("IMAGE_PROCESS_FAILED")
 	case kind == "photo" && (file.Width+file.Height > 10000 || file.Width > 20*file.Height || file.Height > 20*file.Width):
 		return refuse("PHOTO_INVALID_DIMENSIONS")
-	case file.Size > maxFile:
+	case file.Size > most:
 		return &problem{status: http.StatusRequestEntityTooLarge, text: "Request Entity Too Large"}
 	}
 	return nil
@@ -271,11 +331,18 @@ func (f *chats) sendAlbum(c *call, chat int64) (any, *problem) {
 	if err := json.Unmarshal([]byte(c.params["media"]), &media); err != nil || len(media) < 2 || len(media) > maxAlbum {
 		return nil, refuse("wrong number of media in the album")
 	}
+	reply, p := f.replyOf(c, chat)
+	if p := cmp.Or(p, f.noTopic(c, chat)); p != nil {
+		return nil, p
+	}
 	for _, item := range media {
-		if p := f.restricted(chat, item.Type); p != nil {
-			return nil, p
+		switch {
+		case item.Type == "animation":
+			return nil, refuse("can't parse InputMedia: type \"animation\" can't be used in sendMediaGroup")
+		case item.Type != media[0].Type && (item.Type == "document" || item.Type == "audio" || media[0].Type == "document" || media[0].Type == "audio"):
+			return nil, refuse("%s can't be mixed with other media types", item.Type)
 		}
-		if p := checkFile(item.Type, c.files[strings.TrimPrefix(item.Media, "attach://")]); p != nil {
+		if p := cmp.Or(f.restricted(chat, item.Type), f.checkFile(item.Type, c.files[strings.TrimPrefix(item.Media, "attach://")])); p != nil {
 			return nil, p
 		}
 	}
@@ -286,7 +353,7 @@ func (f *chats) sendAlbum(c *call, chat int64) (any, *problem) {
 		if album == "" {
 			album = "album" + string(rune('0'+m.ID%10)) + c.params["chat_id"]
 		}
-		m.FromBot, m.Text, m.Kind, m.Album, m.ReplyTo = true, item.Caption, item.Type, album, replyOf(c)
+		m.FromBot, m.Text, m.Kind, m.Album, m.ReplyTo = true, trim(item.Caption), item.Type, album, reply
 		m.File = c.files[strings.TrimPrefix(item.Media, "attach://")]
 		f.keep(m, c)
 		list = append(list, f.json(m))
@@ -296,14 +363,17 @@ func (f *chats) sendAlbum(c *call, chat int64) (any, *problem) {
 
 func (f *chats) edit(c *call, chat int64) (any, *problem) {
 	m := f.find(chat, c.int("message_id"))
-	if m == nil || m.Deleted || !m.FromBot {
+	if m == nil || m.Deleted {
 		return nil, refuse("message to edit not found")
+	}
+	if !m.FromBot {
+		return nil, refuse("message can't be edited")
 	}
 	buttons, p := buttonsOf(c)
 	if p != nil {
 		return nil, p
 	}
-	text, file, kind := c.params["text"], m.File, m.Kind
+	text, file, kind := trim(c.params["text"]), m.File, m.Kind
 	switch c.method {
 	case "editMessageText":
 		if m.Kind != "text" {
@@ -313,14 +383,14 @@ func (f *chats) edit(c *call, chat int64) (any, *problem) {
 		if m.Kind == "text" {
 			return nil, refuse("there is no caption in the message to edit")
 		}
-		text = c.params["caption"]
+		text = trim(c.params["caption"])
 	case "editMessageMedia":
 		var media struct{ Type, Media, Caption string }
 		if err := json.Unmarshal([]byte(c.params["media"]), &media); err != nil {
 			return nil, refuse("can't parse media JSON object")
 		}
-		text, kind, file = media.Caption, media.Type, c.files[strings.TrimPrefix(media.Media, "attach://")]
-		if p := checkFile(kind, file); p != nil {
+		text, kind, file = trim(media.Caption), media.Type, c.files[strings.TrimPrefix(media.Media, "attach://")]
+		if p := f.checkFile(kind, file); p != nil {
 			return nil, p
 		}
 	}

@@ -1,6 +1,7 @@
 package fakebot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -78,8 +79,12 @@ func (f *money) sendInvoice(c *call, chat int64) (any, *problem) {
 		return nil, refuse("START_PARAM_INVALID")
 	}
 	bill.Stars = prices[0].Amount
+	reply, p := f.replyOf(c, chat)
+	if p := cmp.Or(p, f.noTopic(c, chat)); p != nil {
+		return nil, p
+	}
 	m := f.newMessage(chat)
-	m.FromBot, m.Kind, m.Topic, m.ReplyTo, m.Invoice = true, "invoice", c.int("message_thread_id"), replyOf(c), &bill
+	m.FromBot, m.Kind, m.Topic, m.ReplyTo, m.Invoice = true, "invoice", c.int("message_thread_id"), reply, &bill
 	return f.json(m), nil
 }
 
