@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/discord"
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/telegram"
@@ -200,7 +201,7 @@ func (b *Bridge) excuse(e platform.Event, chat string) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := b.out.SendOnce(ctx, p, e.Chat, platform.Post{Text: text, ReplyTo: e.Message.ID}, nil); err != nil {
+		if _, err := b.out.SendOnce(ctx, p, e.Chat, platform.Post{Text: text, ReplyTo: e.Message.ID}, outbox.Once{}); err != nil {
 			b.log.Debug("cannot tell a chat of the outage", "error", err)
 		}
 	}()

@@ -164,16 +164,16 @@ func (bs *broadcasts) tellChat(ctx context.Context, id, key, text string) error 
 		}
 		return mark(ctx, state.Refused)
 	}
-	marked := func(ctx context.Context, sending bool) error {
+	once := outbox.Once{Mark: func(ctx context.Context, sending bool, _ string) error {
 		if sending {
 			return mark(ctx, state.Sending)
 		}
 		return mark(ctx, state.Unsent)
-	}
-	_, err = bs.outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, marked)
+	}}
+	_, err = bs.outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, once)
 	if moved, ok := errors.AsType[*platform.MovedError](err); ok {
 		chat.ID = moved.To
-		_, err = bs.outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, marked)
+		_, err = bs.outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, once)
 	}
 	switch {
 	case err == nil:

@@ -37,6 +37,7 @@ type call struct {
 	to      platform.Chat
 	kind    string
 	mark    Mark // set if it must not be sent twice
+	find    *search
 	settled bool // doing it twice is as good as once: repeat it until its fate is known
 	// settledFor is how long that holds after an attempt of unknown fate; 0 is for ever.
 	settledFor time.Duration
@@ -158,6 +159,11 @@ func (l *lane) rest(ctx context.Context, d time.Duration) bool {
 func (l *lane) repeat(c *call) error {
 	pauses, uncertain := retry.New(firstPause, maxPause), 0
 	for {
+		if c.find.lost() {
+			if there, err := l.find(c); there || err != nil {
+				return err
+			}
+		}
 		if !l.turn(c.ctx, c.counts) {
 			return ErrNotSent
 		}
@@ -187,6 +193,9 @@ func (l *lane) repeat(c *call) error {
 		case platform.Permanent(err), errors.Is(err, platform.ErrSource), errors.Is(err, ErrNotSent):
 			return err
 		case errors.Is(err, platform.ErrUncertain):
+			if c.find.lost() && time.Since(c.given) < l.box.o.Patience {
+				continue
+			}
 			if uncertain++; !c.settled && (c.mark != nil || uncertain == uncertainTries) {
 				return err
 			}
@@ -207,15 +216,25 @@ func (l *lane) repeat(c *call) error {
 // caller gives up: an interrupted call may have taken effect.
 func (l *lane) attempt(c *call) error {
 	if c.mark != nil {
-		if err := c.mark(c.ctx, true); err != nil {
+		after := ""
+		if c.find != nil {
+			after = c.find.Newest(c.to, c.find.post)
+		}
+		if err := c.mark(c.ctx, true, after); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotSent, err)
+		}
+		if c.find != nil {
+			c.find.after = after
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), c.timeout)
 	defer cancel()
 	err := c.do(ctx, c.to)
 	if c.mark != nil && err != nil && !errors.Is(err, platform.ErrUncertain) && (c.settledFor == 0 || c.doubt.IsZero()) {
-		if markErr := c.mark(context.WithoutCancel(c.ctx), false); markErr != nil {
+		if c.find != nil {
+			c.find.after = ""
+		}
+		if markErr := c.mark(context.WithoutCancel(c.ctx), false, ""); markErr != nil {
 			return fmt.Errorf("%w: %w", ErrNotSent, markErr)
 		}
 	}

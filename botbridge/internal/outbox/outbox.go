@@ -7,7 +7,7 @@
 // that fails temporarily is repeated, with its files reopened. A call is repeated
 // without knowing whether the platform accepted it only if a second message does no
 // harm. Calls that have the same effect twice as once, such as edits, are repeated
-// until their fate is known.
+// until their fate is known. A picture that may have arrived is looked for (find.go).
 package outbox
 
 import (
@@ -119,37 +119,36 @@ func (b *Outbox) Send(ctx context.Context, p platform.Platform, to platform.Chat
 	return b.send(ctx, p, to, post, nil)
 }
 
-// Mark records that a post is about to be sent, or that it was not sent after all.
-// If it fails, the post is not sent.
-type Mark func(ctx context.Context, sending bool) error
-
-// SendOnce does the same, but fails with platform.ErrUncertain where Send would
-// post again. mark is called right before each attempt, after all waiting, and
-// after each attempt that has certainly failed, so that a program that is killed
-// knows after its restart what may have arrived.
-func (b *Outbox) SendOnce(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, mark Mark) ([]string, error) {
-	if mark == nil {
-		mark = func(context.Context, bool) error { return nil }
+// SendOnce does the same, but what may have arrived is looked for before it is posted again,
+// where the platform can be asked (see platform.Finder); elsewhere it fails with
+// platform.ErrUncertain.
+func (b *Outbox) SendOnce(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, once Once) ([]string, error) {
+	if once.Mark == nil {
+		once.Mark = func(context.Context, bool, string) error { return nil }
 	}
-	return b.send(ctx, p, to, post, mark)
+	return b.send(ctx, p, to, post, &once)
 }
 
-// send sends text if mark is nil, else something that must not be sent twice.
-func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, mark Mark) ([]string, error) {
+// send sends text if once is nil, else something that must not be sent twice.
+func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, once *Once) ([]string, error) {
 	if post.ID == "" {
 		post.ID = uuid.NewString() // for all attempts
 	}
 	var ids []string
-	err := b.do(ctx, p, to, call{
-		kind: "send", mark: mark, counts: max(1, len(post.Files)), timeout: b.timeoutOf(post), settled: p.Limits().KnowsPosts,
-		settledFor: p.Limits().KnowsPostsFor,
+	c := call{
+		kind: "send", find: searchFor(p, post, once, &ids), counts: max(1, len(post.Files)), timeout: b.timeoutOf(post),
+		settled: p.Limits().KnowsPosts, settledFor: p.Limits().KnowsPostsFor,
 		do: func(ctx context.Context, to platform.Chat) (err error) {
 			if ids, err = p.Send(ctx, to, post); err != nil {
 				ids = nil
 			}
 			return err
 		},
-	})
+	}
+	if once != nil {
+		c.mark = once.Mark
+	}
+	err := b.do(ctx, p, to, c)
 	return ids, err
 }
 

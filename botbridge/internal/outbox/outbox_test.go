@@ -196,10 +196,10 @@ func TestRetries(t *testing.T) {
 			var marks []bool
 			var err error
 			if c.once {
-				_, err = b.SendOnce(t.Context(), f, home, platform.Post{Text: "x"}, func(_ context.Context, sending bool) error {
+				_, err = b.SendOnce(t.Context(), f, home, platform.Post{Text: "x"}, Once{Mark: func(_ context.Context, sending bool, _ string) error {
 					marks = append(marks, sending)
 					return nil
-				})
+				}})
 			} else {
 				_, err = b.Send(t.Context(), f, home, platform.Post{Text: "x"})
 			}
@@ -252,10 +252,10 @@ func TestMovedChat(t *testing.T) {
 	require.ErrorAs(t, err, new(*platform.MovedError))
 	require.False(t, platform.Permanent(err))
 	var marks []bool
-	_, err = b.SendOnce(t.Context(), f, home, platform.Post{Text: "x"}, func(_ context.Context, sending bool) error {
+	_, err = b.SendOnce(t.Context(), f, home, platform.Post{Text: "x"}, Once{Mark: func(_ context.Context, sending bool, _ string) error {
 		marks = append(marks, sending)
 		return nil
-	})
+	}})
 	require.ErrorAs(t, err, new(*platform.MovedError))
 	require.Equal(t, []bool{true, false}, marks, "it certainly was not sent")
 	require.ErrorIs(t, b.Edit(t.Context(), f, home, "1", platform.Post{Text: "x"}), platform.ErrGone)

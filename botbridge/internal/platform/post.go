@@ -20,6 +20,8 @@ type Post struct {
 	// Private means that it is only for the person who is replied to. A platform that can
 	// hides it from everybody else.
 	Private bool
+	// Quiet means that nobody needs to be notified of it.
+	Quiet bool
 	// Press is the press of a button that this answers, as in Event.Press, "" for none.
 	Press   string
 	Buttons [][]Button

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
@@ -69,9 +70,9 @@ func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, pos
 	if one := group[0]; len(group) == 1 && one.State == Arrived && one.Message != "" && !j.rec.Grid && one.Verdict != Covered && !j.rec.Cover {
 		post.Copy = &platform.Original{Chat: j.rec.Chat.ID, Message: one.Message}
 	}
-	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, to, post, nil)
+	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, to, post, outbox.Once{Asking: j.words.say("sending_again", nil)})
 	switch {
-	case errors.Is(err, platform.ErrUncertain):
+	case errors.Is(err, platform.ErrUncertain), errors.Is(err, outbox.ErrUnsettled):
 		return nil // it may have arrived, and can be asked for again
 	case errors.Is(err, hubapi.ErrNotFound):
 		return fmt.Errorf("the files of request %s are gone: %w", j.rec.ID, err)

@@ -140,6 +140,9 @@ func (d *delivery) nextGroup() []*Output {
 		if out.State != Unsent {
 			continue
 		}
+		if len(album) > 0 && out.After != album[0].After {
+			return album // only these were sent together
+		}
 		if out.Media != platform.Photo && out.Media != platform.Video {
 			if len(album) > 0 {
 				return album
@@ -173,11 +176,17 @@ func (d *delivery) sendGroup(ctx context.Context, group []*Output) error {
 	if len(d.rec.Outputs) == 1 || d.rec.Grid {
 		post.Buttons = d.words.doneButtons()
 	}
-	ids, err := d.outbox.SendOnce(ctx, d.platform, d.rec.Chat, post, func(ctx context.Context, sending bool) error {
-		if sending {
+	ids, err := d.outbox.SendOnce(ctx, d.platform, d.rec.Chat, post, outbox.Once{
+		After: group[0].After, Asking: d.words.say("sending_again", nil),
+		Mark: func(ctx context.Context, sending bool, after string) error {
+			if !sending {
+				return d.unsend(ctx, group)
+			}
+			for _, out := range group {
+				out.After = after
+			}
 			return d.mark(ctx, group, Sending)
-		}
-		return d.unsend(ctx, group)
+		},
 	})
 	switch {
 	case err == nil:
@@ -187,6 +196,8 @@ func (d *delivery) sendGroup(ctx context.Context, group []*Output) error {
 			}
 		}
 		return d.mark(ctx, group, Arrived)
+	case errors.Is(err, outbox.ErrUnsettled):
+		return fmt.Errorf("sending files: %w", err)
 	case errors.Is(err, platform.ErrUncertain):
 		return d.mark(ctx, group, Unsure)
 	case d.rec.Grid && (errors.Is(err, errNoSheet) || errors.Is(err, platform.ErrRefused) || errors.Is(err, platform.ErrNoMedia) || errors.Is(err, platform.ErrTooLarge) || errors.Is(err, hubapi.ErrNotFound)):
@@ -252,6 +263,9 @@ func (d *delivery) mark(ctx context.Context, group []*Output, s Sent) error {
 		}
 		if s == Unsent {
 			out.Tried = 0
+		}
+		if s != Sending {
+			out.After = ""
 		}
 		out.State = s
 	}

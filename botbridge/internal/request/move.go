@@ -51,7 +51,7 @@ func (r *Runner) load(ctx context.Context, id string) (rec Record, version int64
 // their ids may mean other messages in the new one.
 func (r *Record) moveTo(chat string) {
 	r.Chat = platform.Chat{ID: chat, Group: r.Chat.Group}
-	r.Message, r.Status, r.Tellings, r.Copies = "", "", 0, nil
+	r.Message, r.Status, r.Tellings, r.Told, r.Copies = "", "", 0, "", nil
 	for i := range r.Outputs {
 		r.Outputs[i].Message = ""
 	}

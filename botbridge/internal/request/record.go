@@ -13,9 +13,9 @@
 // The bridge chooses the prompt id and stores it first: posting it again is the
 // same job to the hub. A file is marked as being sent before it is sent, and as
 // sent after. A file that was being sent when the bridge died, or when the platform
-// did not answer, is not sent again automatically, because it may have arrived; the
-// user is told so and can request it with a button. A platform that knows posts by
-// their ids gets it again.
+// did not answer, is looked for before it is sent again, because it may have arrived.
+// Where nobody can look, the user is told so and can request it with a button. A
+// platform that knows posts by their ids gets it again.
 package request
 
 import (
@@ -25,6 +25,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -84,8 +85,10 @@ type Record struct {
 	Answers json.RawMessage `json:"answers,omitempty"`
 	Status  string          `json:"status,omitempty"`
 	// Tellings counts the status messages that were being sent when something broke: each
-	// may stand in the chat. The one in Status is among them.
-	Tellings int `json:"tellings,omitempty"`
+	// may stand in the chat. The one in Status is among them. Told is where to look for the
+	// last one.
+	Tellings int    `json:"tellings,omitempty"`
+	Told     string `json:"told,omitempty"`
 
 	Command string        `json:"command"`
 	Args    workflow.Args `json:"args"`
@@ -168,9 +171,11 @@ const (
 type Output struct {
 	Ref   comfyui.FileRef `json:"ref"`
 	State Sent            `json:"state,omitempty"`
-	// Tried is when sending it began, in Unix seconds.
+	// Tried is when sending it began, in Unix seconds, and After the message after which it is
+	// to be looked for if it may have arrived.
 	Tried   int64          `json:"tried,omitempty"`
 	Message string         `json:"message,omitempty"`
+	After   string         `json:"after,omitempty"`
 	Media   platform.Media `json:"media,omitempty"`
 	// Size is in bytes, 0 when unknown.
 	Size int64 `json:"size,omitempty"`
@@ -209,7 +214,7 @@ func (r *Record) doubt(p platform.Platform) {
 			continue
 		}
 		out.State = Unsure
-		if p != nil && p.Limits().KnowsPosts && out.tried(p.Limits().KnowsPostsFor) {
+		if p != nil && (out.After != "" && outbox.Finds(p) || p.Limits().KnowsPosts && out.tried(p.Limits().KnowsPostsFor)) {
 			out.State = Unsent
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
@@ -57,7 +58,7 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 			shown.Media = platform.Document
 		}
 		post := platform.Post{ReplyTo: rec.Message, Files: []platform.Attachment{j.files.attachment(shown)}}
-		ids, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post, nil)
+		ids, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post, outbox.Once{Asking: j.words.say("sending_again", nil)})
 		copies = append(copies, ids...)
 		for _, message := range ids {
 			j.entry.noteMessage(ctx, rec.Chat, message, i)
@@ -68,7 +69,7 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 			if len(ids) > 0 {
 				out.Message = ids[0]
 			}
-		case err == nil, errors.Is(err, platform.ErrUncertain):
+		case err == nil, errors.Is(err, platform.ErrUncertain), errors.Is(err, outbox.ErrUnsettled):
 		case errors.Is(err, hubapi.ErrNotFound):
 			return fmt.Errorf("the files of request %s are gone: %w", id, err)
 		default:

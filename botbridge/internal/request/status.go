@@ -37,11 +37,10 @@ type statusMessage struct {
 // tell posts the status message, if that has not been done.
 //
 // A bridge that is killed after the platform has taken the message and before its id is
-// stored never learns the id, and no platform tells it later. Guessing it from the ids
-// around it is no way out: the bridge may edit and delete other messages there. So the
-// intent is stored first, the words of the first message stay true whatever happens, and
-// the message after one of unknown fate says that it alone counts. A button under the
-// lost one removes it; see conversation.
+// stored looks for it where it can; elsewhere it never learns the id. So the intent is stored
+// first, the words of the first message stay true whatever happens, and the message after one
+// of unknown fate says that it alone counts. A button under the lost one removes it; see
+// conversation.
 func (sm *statusMessage) tell(ctx context.Context) error {
 	defer sm.tellOnce.Do(func() { close(sm.told) })
 	for pauses := retry.New(firstPause, maxPause); ; {
@@ -63,11 +62,14 @@ func (sm *statusMessage) tell(ctx context.Context) error {
 // tellOnceMore posts the status message once, unless it is there, or too many may be.
 func (sm *statusMessage) tellOnceMore(ctx context.Context) error {
 	limits := sm.platform.Limits()
-	knows := limits.KnowsPosts && limits.KnowsPostsFor == 0
+	knows := limits.KnowsPosts && limits.KnowsPostsFor == 0 || outbox.Finds(sm.platform)
 	if sm.rec.Status != "" || sm.rec.Phase == Over || sm.rec.Tellings >= tellTries && !knows {
 		return nil
 	}
 	before := sm.rec.Tellings
+	if sm.rec.Told != "" && before > 0 {
+		before-- // the last one is looked for
+	}
 	post := sm.words.statusPost()
 	post.ID = sm.rec.postID("status")
 	shown := post.Text
@@ -77,17 +79,17 @@ func (sm *statusMessage) tellOnceMore(ctx context.Context) error {
 	if before > 0 && !knows {
 		post.Text += "\n" + sm.words.say("status_void", nil)
 	}
-	ids, err := sm.outbox.SendOnce(ctx, sm.platform, sm.rec.Chat, post, func(ctx context.Context, sending bool) error {
+	ids, err := sm.outbox.SendOnce(ctx, sm.platform, sm.rec.Chat, post, outbox.Once{After: sm.rec.Told, Mark: func(ctx context.Context, sending bool, after string) error {
 		tellings := before
 		if sending {
 			tellings++
 		}
-		if sm.rec.Tellings == tellings {
+		if sm.rec.Tellings == tellings && sm.rec.Told == after {
 			return nil
 		}
-		sm.rec.Tellings = tellings
+		sm.rec.Tellings, sm.rec.Told = tellings, after
 		return sm.entry.save(ctx)
-	})
+	}})
 	if errors.Is(err, platform.ErrForbidden) {
 		// Nobody would see the picture.
 		return sm.wantCancel(ctx)
@@ -99,7 +101,7 @@ func (sm *statusMessage) tellOnceMore(ctx context.Context) error {
 		return nil
 	}
 	sm.setShown(shown)
-	sm.rec.Status = ids[0]
+	sm.rec.Status, sm.rec.Told, sm.rec.Tellings = ids[0], "", before+1
 	if err := sm.store.Put(ctx, MessageKind, MessageName(sm.rec.Platform, sm.rec.Chat.ID, ids[0]), sm.rec.ID, MessageKeep); err != nil {
 		sm.logger.Warn("cannot note what a message is about", "error", err)
 	}

@@ -15,6 +15,9 @@ import (
 // bridge.
 func (t *reader) event(u *models.Update) (platform.Event, bool) {
 	e := platform.Event{ID: strconv.FormatInt(u.ID, 10), Platform: Name}
+	if u.Message != nil {
+		t.numbers.note(groupOf(u.Message.Chat.ID), u.Message.ID)
+	}
 	switch {
 	case u.CallbackQuery != nil:
 		return pressed(e, u.CallbackQuery)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/go-telegram/bot"
@@ -75,7 +74,7 @@ func (t *sender) Send(ctx context.Context, to platform.Chat, p platform.Post) ([
 	if len(sources) == 0 {
 		m, err = t.bot.SendMessage(ctx, &bot.SendMessageParams{
 			ChatID: to.ID, MessageThreadID: number(to.Topic), Text: clip(p.Text, maxText), ReplyParameters: reply(p), ReplyMarkup: markup(p),
-			LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: bot.True()},
+			LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: bot.True()}, DisableNotification: p.Quiet,
 		})
 	} else {
 		m, err = t.sendFile(ctx, to, p, sources[0])
@@ -83,7 +82,7 @@ func (t *sender) Send(ctx context.Context, to platform.Chat, p platform.Post) ([
 	if err := seen.explain(err); err != nil {
 		return nil, err
 	}
-	return []string{strconv.Itoa(m.ID)}, nil
+	return []string{t.posted(to, m.ID)}, nil
 }
 
 // copy sends what a message shows again, without an upload.
@@ -96,7 +95,7 @@ func (t *sender) copy(ctx context.Context, to platform.Chat, p platform.Post) ([
 	if err := seen.explain(err); err != nil {
 		return nil, err
 	}
-	return []string{strconv.Itoa(m.ID)}, nil
+	return []string{t.posted(to, m.ID)}, nil
 }
 
 func (t *sender) sendFile(ctx context.Context, to platform.Chat, p platform.Post, from io.Reader) (*models.Message, error) {
@@ -156,7 +155,7 @@ func (t *sender) sendAlbum(ctx context.Context, seen *attempt, to platform.Chat,
 	}
 	var ids []string
 	for _, m := range list {
-		ids = append(ids, strconv.Itoa(m.ID))
+		ids = append(ids, t.posted(to, m.ID))
 	}
 	return ids, nil
 }
@@ -184,17 +183,30 @@ func (t *sender) Edit(ctx context.Context, to platform.Chat, message string, p p
 		return t.editMedia(ctx, to, message, p)
 	}
 	editing, seen := observed(ctx)
-	_, err := t.bot.EditMessageText(editing, &bot.EditMessageTextParams{
+	err := t.editText(editing, to, message, p)
+	if err != nil && strings.Contains(err.Error(), "no text in the message") {
+		editing, seen = observed(ctx)
+		err = t.editCaption(editing, to, message, p)
+	}
+	return seen.explain(err)
+}
+
+func (t *sender) editText(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
+	_, err := t.bot.EditMessageText(ctx, &bot.EditMessageTextParams{
 		ChatID: to.ID, MessageID: number(message), Text: clip(p.Text, maxText), ReplyMarkup: markup(p),
 		LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: bot.True()},
 	})
-	if err != nil && strings.Contains(err.Error(), "no text in the message") {
-		editing, seen = observed(ctx)
-		_, err = t.bot.EditMessageCaption(editing, &bot.EditMessageCaptionParams{
-			ChatID: to.ID, MessageID: number(message), Caption: clip(p.Text, maxCaption), ReplyMarkup: markup(p),
-		})
+	return err
+}
+
+// editCaption edits the text below a file. Those of an album have no buttons.
+func (t *sender) editCaption(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
+	edit := &bot.EditMessageCaptionParams{ChatID: to.ID, MessageID: number(message), Caption: clip(p.Text, maxCaption)}
+	if len(p.Files) < 2 {
+		edit.ReplyMarkup = markup(p)
 	}
-	return seen.explain(err)
+	_, err := t.bot.EditMessageCaption(ctx, edit)
+	return err
 }
 
 func (t *sender) editMedia(ctx context.Context, to platform.Chat, message string, p platform.Post) error {

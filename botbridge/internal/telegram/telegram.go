@@ -93,10 +93,16 @@ type Telegram struct {
 }
 
 // sender says what the bridge says.
-type sender struct{ bot *bot.Bot }
+type sender struct {
+	bot     *bot.Bot
+	numbers *numbers
+}
 
 // reader makes events of updates. It knows the bot's own name once Telegram has said it.
-type reader struct{ username atomic.Pointer[string] }
+type reader struct {
+	username atomic.Pointer[string]
+	numbers  *numbers // of the sender
+}
 
 var _ platform.Platform = (*Telegram)(nil)
 
@@ -124,6 +130,8 @@ func New(o Options) (*Telegram, error) {
 	// No timeout of the client: it would bound uploads too. Each call brings
 	// its own.
 	t := &Telegram{o: o, http: &http.Client{Transport: transport}}
+	t.sender.numbers = newNumbers()
+	t.reader.numbers = t.sender.numbers
 	var err error
 	t.bot, err = bot.New(o.Token, bot.WithSkipGetMe(), bot.WithServerURL(o.Server),
 		bot.WithHTTPClient(o.PollTimeout, observer{t.http}),

@@ -1,0 +1,161 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+)
+
+// ErrUnsettled means that the outbox was stopped before it was known whether a post had
+// arrived. Once.After of the next attempt goes on with that.
+var ErrUnsettled = errors.New("outbox: stopped before it was known what became of a post")
+
+// Once says how a post is sent that must not be there twice.
+type Once struct {
+	// Mark, unless it is nil, is called before and after each attempt.
+	Mark Mark
+	// After is what Mark was last told, if an attempt was made whose fate is unknown.
+	After string
+	// Asking is said, and taken back, while it is made sure that files are not there. Without
+	// it, files that cannot be found are in doubt.
+	Asking string
+}
+
+// Mark records that a post is about to be sent, and after which message it will be; or that it
+// was not sent after all. If it fails, the post is not sent.
+type Mark func(ctx context.Context, sending bool, after string) error
+
+// search finds out what became of a post.
+type search struct {
+	platform.Finder
+	post platform.Post
+	once Once
+	// after is the message after which a post of unknown fate would be, "" if there is none.
+	after string
+	ids   *[]string
+}
+
+// searchFor returns nil if the platform cannot be asked.
+func searchFor(p platform.Platform, post platform.Post, once *Once, ids *[]string) *search {
+	finder, ok := p.(platform.Finder)
+	if !ok || once == nil {
+		return nil
+	}
+	return &search{Finder: finder, post: post, once: *once, after: once.After, ids: ids}
+}
+
+func (s *search) lost() bool { return s != nil && s.after != "" }
+
+// Finds reports whether it can always be found out what became of a post.
+func Finds(p platform.Platform) bool {
+	_, ok := p.(platform.Finder)
+	return ok
+}
+
+// find looks for the post of a call. If it is not there, it can be sent again.
+//
+// A server whose answer was lost may still be busy with what it was sent, so the last look,
+// which counts, comes late.
+func (l *lane) find(c *call) (there bool, err error) {
+	for _, pause := range [...]time.Duration{2 * time.Second, 8 * time.Second, 20 * time.Second} {
+		if !l.rest(c.ctx, pause) {
+			return false, ErrUnsettled
+		}
+		if there, err = l.look(c, ""); there || err != nil {
+			return there, err
+		}
+	}
+	if len(c.find.post.Files) > 0 {
+		if there, err = l.lookBelow(c); there || err != nil {
+			return there, err
+		}
+	}
+	c.find.after = ""
+	if err := c.mark(c.ctx, false, ""); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnsettled, err)
+	}
+	return false, nil
+}
+
+// lookBelow posts something else and looks at every message before it: the post is one of them
+// or none.
+func (l *lane) lookBelow(c *call) (there bool, err error) {
+	if c.find.once.Asking == "" {
+		return false, fmt.Errorf("%w: and it cannot be found", platform.ErrUncertain)
+	}
+	asking := platform.Post{Text: c.find.once.Asking, ReplyTo: c.find.post.ReplyTo, Quiet: true}
+	var asked []string
+	tries := 0
+	err = l.ask(c, 1, func(ctx context.Context, to platform.Chat) (err error) {
+		tries++
+		asked, err = l.p.Send(ctx, to, asking)
+		return err
+	})
+	if err != nil || len(asked) == 0 {
+		return false, err
+	}
+	below := asked[0]
+	there, err = l.look(c, below)
+	if tries > 1 { // an earlier one may be there, too
+		strays, _, _ := l.among(c, asking, below)
+		asked = append(asked, strays...)
+	}
+	for _, message := range asked {
+		_ = l.ask(c, 0, func(ctx context.Context, to platform.Chat) error { return l.p.Delete(ctx, to, message) })
+	}
+	return there, err
+}
+
+// look looks for the post of a call among the messages before another; "" is the next few.
+func (l *lane) look(c *call, before string) (there bool, err error) {
+	ids, all, err := l.among(c, c.find.post, before)
+	switch {
+	case err != nil:
+		return false, err
+	case len(ids) > 0:
+		*c.find.ids = ids
+		return true, nil
+	case before != "" && !all:
+		return false, fmt.Errorf("%w: too many messages may be it", platform.ErrUncertain)
+	}
+	return false, nil
+}
+
+// among returns the messages that show a post.
+func (l *lane) among(c *call, post platform.Post, before string) (ids []string, all bool, err error) {
+	list, all := c.find.Candidates(c.to, c.find.after, before)
+	for _, message := range list {
+		is := false
+		err := l.ask(c, 0, func(ctx context.Context, to platform.Chat) (err error) {
+			is, err = c.find.Is(ctx, to, message, post, len(ids))
+			return err
+		})
+		if err != nil {
+			return nil, false, err
+		}
+		if is {
+			ids = append(ids, message)
+		}
+		if len(ids) == max(1, len(post.Files)) {
+			break
+		}
+	}
+	return ids, all, nil
+}
+
+// ask repeats a call that helps to find a post.
+func (l *lane) ask(c *call, counts int, do func(context.Context, platform.Chat) error) error {
+	err := l.repeat(&call{
+		to: c.to, kind: "find", counts: counts, settled: true, timeout: l.box.o.CallTimeout, do: do, ctx: c.ctx, given: time.Now(),
+	})
+	switch {
+	case errors.Is(err, ErrNotSent):
+		return ErrUnsettled
+	case errors.As(err, new(*platform.MovedError)), errors.Is(err, ErrGaveUp):
+		return fmt.Errorf("%w: %w", platform.ErrUncertain, err)
+	}
+	return err
+}
