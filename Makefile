@@ -6,7 +6,7 @@
 # make build   ./caddy (also as ./comfyhub), bin/agent and the other programs
 # make lint    what CI complains about, found before it does
 #
-# bench, gobench, conformance, fuzz, attack, sim, chaos and docs are for those who change the code; see
+# bench, gobench, conformance, fuzz, attack, sim, chaos, bot-faults and docs are for those who change the code; see
 # CONTRIBUTING.md.
 
 # One setting for all builds, so that they share one build cache, and static
@@ -25,7 +25,7 @@ MODULES  := . ./botbridge ./botbridge/world ./tools/bench/asynq
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ comfysim/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz attack sim chaos docs docker-check release clean docker-pin FORCE
+.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz attack sim chaos bot-faults docs docker-check release clean docker-pin FORCE
 
 build: caddy comfyhub $(PROGRAMS)
 
@@ -115,6 +115,11 @@ SEEDS ?= 200
 FIRST ?= 1
 sim:
 	.ci/memory $(GOTEST) -run TestSeeds -count 1 -timeout 10h ./system -args -seeds $(SEEDS) -first $(FIRST) $(SIMFLAGS)
+
+# Fifty chats ask the bot bridge, in simulated time, while a fifth of its calls to Telegram
+# fail and it is killed twenty times: the figures.
+bot-faults:
+	COMFYHUB_BOT_FAULTS=full .ci/memory $(GOTEST) -run 'TestFaults$$' -count 1 -v -timeout 1h ./botbridge/world
 
 # A fleet with faults everywhere for so long: kills, hangs, bad connections. The
 # seed decides which and when; FAULTS=hub,redis takes those with such a word in
