@@ -46,20 +46,21 @@ import (
 
 // Bridge is one process of the bridge.
 type Bridge struct {
-	log       *slog.Logger
-	http      *http.Transport
-	owner     string
-	listen    string
-	store     *state.Store
-	hub       *hubapi.Client
-	out       *outbox.Outbox
-	runner    *request.Runner
-	talk      *conversation.Talk
-	guard     *limits.Guard
-	enhance   *enhance.Client // nil: nobody is asked for better words
-	texts     *locale.Bundle
-	platforms map[string]platform.Platform
-	metrics   *metrics
+	log         *slog.Logger
+	http        *http.Transport
+	owner       string
+	listen      string
+	store       *state.Store
+	hub         *hubapi.Client
+	out         *outbox.Outbox
+	runner      *request.Runner
+	talk        *conversation.Talk
+	guard       *limits.Guard
+	enhance     *enhance.Client      // nil: nobody is asked for better words
+	transcriber *enhance.Transcriber // nil: nobody listens to voice messages
+	texts       *locale.Bundle
+	platforms   map[string]platform.Platform
+	metrics     *metrics
 
 	leads     atomic.Bool
 	instances atomic.Int64
@@ -155,6 +156,16 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 		b.enhance = enhance.New(o)
 		better = &conversation.Enhance{Client: b.enhance, PerDay: c.Enhance.Daily(), Translate: c.Enhance.Translate}
 	}
+	var listener *conversation.Listener
+	if c.Transcribe != nil {
+		o, err := c.Transcribe.Options(c.Folder)
+		if err != nil {
+			return err
+		}
+		o.Observe, o.HTTP = b.metrics.enhanced, b.http
+		b.transcriber = enhance.NewTranscriber(o)
+		listener = &conversation.Listener{Client: b.transcriber, PerDay: c.Transcribe.Daily()}
+	}
 	var judge request.Judge
 	if c.Results != nil {
 		judge = b.judge(limits.NewJudge(*c.Results, b.http))
@@ -177,7 +188,7 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	b.talk = conversation.New(conversation.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Runner: b.runner, Guard: guard, Texts: b.texts, Platform: find,
 		Commands: commands, Default: c.DefaultCommand,
-		Edit: conversation.EditCommand(c.DefaultEditCommand, c.DefaultCommand, commands), Upscale: upscale, Vary: vary, Logger: b.log, Enhance: better, Terms: terms,
+		Edit: conversation.EditCommand(c.DefaultEditCommand, c.DefaultCommand, commands), Upscale: upscale, Vary: vary, Logger: b.log, Enhance: better, Listener: listener, Terms: terms,
 		HelpURL: c.HelpURL,
 		Contact: c.Contact(),
 	})
@@ -230,6 +241,9 @@ func (b *Bridge) Serve(ctx context.Context, listener net.Listener) error {
 		}
 	}
 	b.hub.Close()
+	if b.transcriber != nil {
+		b.transcriber.Close()
+	}
 	if b.enhance != nil {
 		b.enhance.Close()
 	}

@@ -1,7 +1,9 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,7 +55,7 @@ func Check(ctx context.Context, c *config.Config, ask bool) (names []string, lis
 	for _, p := range []struct {
 		title string
 		name  func(context.Context, *config.Config) (string, error)
-	}{{"", askTelegram}, {" on Discord", askDiscord}, {"", askEnhance}} {
+	}{{"", askTelegram}, {" on Discord", askDiscord}, {"", askEnhance}, {"", askTranscribe}} {
 		name, err := p.name(ctx, c)
 		if err != nil {
 			list = append(list, err)
@@ -101,6 +103,31 @@ func askEnhance(ctx context.Context, c *config.Config) (string, error) {
 	defer client.Close()
 	if _, err := client.Ask(ctx, enhance.Improve, "a red fox in the snow"); err != nil {
 		return "", fmt.Errorf("enhance: it did not answer a test: %w", err)
+	}
+	return "", nil
+}
+
+// askTranscribe has a second of silence written down. It returns no name.
+func askTranscribe(ctx context.Context, c *config.Config) (string, error) {
+	if c.Transcribe == nil || c.Transcribe.Model == "" {
+		return "", nil
+	}
+	o, err := c.Transcribe.Options(c.Folder)
+	if err != nil {
+		return "", nil // said already
+	}
+	client := enhance.NewTranscriber(o)
+	defer client.Close()
+	const rate = 8000
+	var wave bytes.Buffer
+	for _, field := range []any{
+		[]byte("RIFF"), uint32(36 + 2*rate), []byte("WAVEfmt "), uint32(16), uint16(1), uint16(1), uint32(rate), uint32(2 * rate), uint16(2), uint16(16),
+		[]byte("data"), uint32(2 * rate), make([]byte, 2*rate),
+	} {
+		_ = binary.Write(&wave, binary.LittleEndian, field)
+	}
+	if _, err := client.Words(ctx, "silence.wav", &wave); err != nil && !errors.Is(err, enhance.ErrSilent) {
+		return "", fmt.Errorf("transcribe: it did not answer a test: %w", err)
 	}
 	return "", nil
 }

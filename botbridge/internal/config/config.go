@@ -50,6 +50,8 @@ type Config struct {
 	Discord  *Discord  `yaml:"discord"`
 	// Enhance finds better words for prompts; nil: nobody is asked.
 	Enhance *Enhance `yaml:"enhance"`
+	// Transcribe writes down voice messages; nil: nobody does.
+	Transcribe *Transcribe `yaml:"transcribe"`
 	// Terms are accepted before the first request; nil: there are none.
 	Terms *Terms `yaml:"terms"`
 	// Payments says who helps with payments; nil: nothing is for sale.

@@ -90,7 +90,7 @@ func noOption(word string, possible []string) string {
 	for _, section := range []struct {
 		name string
 		of   any
-	}{{"a command", workflow.Spec{}}, {"telegram", Telegram{}}, {"discord", Discord{}}, {"enhance", Enhance{}}} {
+	}{{"a command", workflow.Spec{}}, {"telegram", Telegram{}}, {"discord", Discord{}}, {"enhance", Enhance{}}, {"transcribe", Transcribe{}}} {
 		if slices.Contains(optionsOf(section.of), word) {
 			return text + " here; it belongs to " + section.name + ": is the indentation right?"
 		}
@@ -104,6 +104,9 @@ func noOption(word string, possible []string) string {
 // optionsOf returns the words of a section.
 func optionsOf(section any) (words []string) {
 	for field := range reflect.TypeOf(section).Fields() {
+		if field.Anonymous {
+			words = append(words, optionsOf(reflect.Zero(field.Type).Interface())...)
+		}
 		if word, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); word != "" && word != "-" {
 			words = append(words, word)
 		}

@@ -49,7 +49,7 @@ func (c *Config) Problems() (list []error) {
 	}
 	list = append(list, c.telegramProblems()...)
 	list = append(list, c.discordProblems()...)
-	list = append(list, c.enhanceProblems()...)
+	list = append(list, c.apiProblems()...)
 	list = append(list, c.paymentProblems()...)
 	if c.Results != nil {
 		list = append(list, c.Results.Problems()...)

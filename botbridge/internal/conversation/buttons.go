@@ -26,6 +26,8 @@ type buttons struct {
 	groupPanel  *groupPanel
 	panel       *settingsPanel
 	accept      func(ctx context.Context, tn *turn, id string) error // of the terms
+	admission   *admission
+	recipes     *recipes
 	answers     *answers
 	menuButtons *menuButtons
 }

@@ -123,7 +123,7 @@ func (d declarer) arguments(c *workflow.Command) (list []platform.Argument) {
 		}
 		list = append(list, style)
 	}
-	list = append(list, d.argument("file", "--file", platform.Switch))
+	list = append(list, d.argument("file", "--file", platform.Switch), d.argument("spoiler", "--spoiler", platform.Switch))
 	if d.enhance && c.Takes(workflow.Prompt) && !c.Knows(enhanceFlag) {
 		list = append(list, d.argument(enhanceFlag, "--"+enhanceFlag, platform.Switch))
 	}

@@ -213,18 +213,20 @@ func TestCapAndCoverAreStored(t *testing.T) {
 	require.NotContains(t, labels(edits[0]), "спойлер", "only where there is one")
 }
 
-// The pictures of a group are covered in it, from the moment when its moderators want that.
+// The pictures of a group are covered in it, from the moment when its moderators want that, and
+// others when their author does.
 func TestPicturesOfAGroupAreCovered(t *testing.T) {
 	r := parallelRig(t, limits.Config{})
 	r.p.covers = true
 	r.regroup("9", "-9", "cover", "on")
 	r.event("5", "-9", platform.Said, "m1", "/generate a fox")
 	r.event("5", "5", platform.Said, "m2", "/generate a wolf")
+	r.event("5", "5", platform.Said, "m3", "/generate a bear --spoiler")
 	covered := map[string]bool{}
 	for _, rec := range r.active("5") {
 		covered[rec.Args.Prompt] = rec.Cover
 	}
-	require.Equal(t, map[string]bool{"a fox": true, "a wolf": false}, covered)
+	require.Equal(t, map[string]bool{"a fox": true, "a wolf": false, "a bear": true}, covered)
 }
 
 // /help shows in a group what works there.

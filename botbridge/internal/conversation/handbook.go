@@ -132,7 +132,7 @@ func (hb *handbook) helpCommand(ctx context.Context, tn *turn, c *workflow.Comma
 	if len(c.Styles()) > 0 {
 		lines = append(lines, tn.say("help_style", locale.With{"style": c.Styles()[0].Name}))
 	}
-	lines = append(lines, tn.say("help_file", nil))
+	lines = append(lines, tn.say("help_file", nil), tn.say("help_spoiler", nil))
 	if hb.enhance != nil && c.Takes(workflow.Prompt) && !c.Knows(enhanceFlag) {
 		lines = append(lines, tn.say("help_enhance", nil))
 	}

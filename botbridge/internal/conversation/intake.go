@@ -126,7 +126,7 @@ func (ik *intake) settle(ctx context.Context, c *workflow.Command, args workflow
 // request. Operators have no limit.
 func (ik *intake) bound(tn *turn, rec *request.Record, ask *state.Ask) {
 	ask.Group = countedIn(tn)
-	rec.Counted, rec.Cover = ask.Group, tn.group.Cover && ask.Group != ""
+	rec.Counted, rec.Cover = ask.Group, tn.group.Cover && ask.Group != "" || rec.Args.Spoiler
 	if ask.Group == "" || ik.guard.Admin(tn.Event) {
 		return
 	}

@@ -33,7 +33,7 @@ func TestKeysEnd(t *testing.T) {
 		say("5", "5", text)
 		say("9", "-9", text)
 	}
-	for _, text := range []string{"/quota telegram:5 9", "/ban telegram:6", "/ban telegram:7 3", "/broadcast news", "/stats"} {
+	for _, text := range []string{"/quota telegram:5 9", "/ban telegram:6", "/ban telegram:7 3", "/allow telegram:8", "/broadcast news", "/stats"} {
 		say("1", "1", text)
 	}
 	for _, data := range []string{"f1:" + painted, "mo:" + painted, "rx:" + painted, "ag:" + shared, "va:" + painted} {

@@ -12,6 +12,7 @@ import (
 
 // messages handles what users write: commands, answers and plain words.
 type messages struct {
+	hearing   *hearing
 	guard     *limits.Guard
 	commands  *repertoire
 	hints     *hints
@@ -54,6 +55,9 @@ func (ms *messages) said(ctx context.Context, tn *turn) error {
 // words handles a message without a command: it answers a question, changes the picture
 // that it brings or replies to, or is for the default command.
 func (ms *messages) words(ctx context.Context, tn *turn) error {
+	if heard, err := ms.hearing.hear(ctx, tn); !heard || err != nil {
+		return err
+	}
 	tn.rest = strings.TrimSpace(tn.Message.Text)
 	if rec, ok, err := ms.remixes.asked(ctx, tn); err != nil {
 		return err

@@ -24,11 +24,15 @@ type remixes struct {
 	intake    *intake
 	rewording *rewording
 	menu      *pictureMenu
+	recipes   *recipes
 }
 
 // remix answers /remix WORDS: it makes the picture that is replied to again with other
 // words, and asks for them if there are none.
 func (rx *remixes) remix(ctx context.Context, tn *turn) error {
+	if made, err := rx.recipes.remix(ctx, tn); made || err != nil {
+		return err
+	}
 	rec, ok, err := rx.menu.replied(ctx, tn, "remix")
 	if !ok {
 		return err

@@ -43,6 +43,7 @@ type chats struct {
 	menus  map[string]string // what is left out of them, by chat
 	forms  bool
 	covers bool
+	files  map[string]string // what files hold, by id
 }
 
 func (c *chats) Name() string { return "telegram" }
@@ -98,7 +99,10 @@ func (c *chats) Hide(_ context.Context, in platform.Chat, commands []string) err
 
 func (c *chats) Answer(context.Context, string, string) error { return nil }
 
-func (c *chats) Open(context.Context, platform.File) (io.ReadCloser, error) {
+func (c *chats) Open(_ context.Context, f platform.File) (io.ReadCloser, error) {
+	if data, ok := c.files[f.ID]; ok {
+		return io.NopCloser(strings.NewReader(data)), nil
+	}
 	return nil, platform.ErrSource // later, perhaps
 }
 
@@ -178,7 +182,7 @@ func newRigOn(t *testing.T, c limits.Config, store *state.Store) *rig {
 	inpaint := must.Get(workflow.NewCommand("inpaint", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
 		"2": {"class_type": "LoadImageMask", "inputs": {"image": "m.png", "channel": "red"}}}`)))(t)
 	commands := map[string]*workflow.Command{"generate": command, "inpaint": inpaint}
-	p := &chats{said: map[string][]string{}, fail: map[string]error{}, menus: map[string]string{}}
+	p := &chats{said: map[string][]string{}, fail: map[string]error{}, menus: map[string]string{}, files: map[string]string{}}
 	find := func(string) platform.Platform { return p }
 	out := outbox.New(outbox.Options{})
 	runner := request.NewRunner(request.Options{

@@ -45,7 +45,7 @@ func (sq *sequels) variation(rec request.Record, n int, how string) (*workflow.C
 	w := wish{inputs: []request.Input{{Role: workflow.Image, From: &rec.Outputs[n-1].Ref, Owner: rec.Tenant()}}, shows: rec.Words()}
 	if c.Name != rec.Command {
 		// Only the words carry over to another workflow.
-		w.args = workflow.Args{AsFile: rec.Args.AsFile}
+		w.args = workflow.Args{AsFile: rec.Args.AsFile, Spoiler: rec.Args.Spoiler}
 		if c.Takes(workflow.Prompt) {
 			w.args.Prompt = rec.Args.Prompt
 		}
@@ -108,7 +108,7 @@ func (sq *sequels) upscale(ctx context.Context, tn *turn, rec request.Record) er
 		ref := out.Ref
 		err := sq.intake.request(ctx, tn, c, wish{
 			id:      request.IDOf(fmt.Sprintf("%s/%d", tn.Key(), i)),
-			args:    workflow.Args{AsFile: tn.settings.AsFile},
+			args:    workflow.Args{AsFile: tn.settings.AsFile, Spoiler: rec.Args.Spoiler},
 			inputs:  []request.Input{{Role: workflow.Image, From: &ref, Owner: rec.Tenant()}},
 			shows:   rec.Words(),
 			replyTo: rec.Message,
@@ -135,7 +135,7 @@ func (sq *sequels) pressedOne(ctx context.Context, tn *turn, rec request.Record,
 		from := []request.Input{{Role: workflow.Image, From: &out.Ref, Owner: rec.Tenant()}}
 		w := wish{id: request.IDOf(tn.Key()), replyTo: rec.Message, inputs: from, shows: rec.Words()}
 		if c := sq.commands.byName[sq.commands.upscale]; c != nil && rec.Command != c.Name {
-			w.args.AsFile = tn.settings.AsFile
+			w.args.AsFile, w.args.Spoiler = tn.settings.AsFile, rec.Args.Spoiler
 			return sq.intake.request(ctx, tn, c, w)
 		}
 		return tn.resent(ctx, sq.runner.SendOne(ctx, rec.ID, n-1))

@@ -22,6 +22,12 @@ func (bt *buttons) unrelated(verb string) func(ctx context.Context, tn *turn, re
 		return func(ctx context.Context, tn *turn, rest string) error {
 			return bt.rewording.pressed(ctx, tn, verb, rest)
 		}
+	case verbLetIn, verbKeepOut:
+		return func(ctx context.Context, tn *turn, rest string) error {
+			return bt.admission.pressed(ctx, tn, verb, rest)
+		}
+	case verbRecipe:
+		return bt.recipes.pressed
 	case verbMy:
 		return bt.gallery.pressedMy
 	case verbGet:

@@ -27,7 +27,7 @@ import (
 )
 
 // Options configure a Talk; all but Default, Edit, Upscale, Enhance, Terms, Contact, Vary,
-// HelpURL and AlbumWait are required.
+// Listener, HelpURL and AlbumWait are required.
 type Options struct {
 	Store    *state.Store
 	Hub      *hubapi.Client
@@ -46,6 +46,8 @@ type Options struct {
 	Upscale string
 	// Enhance rewords prompts; nil turns that off.
 	Enhance *Enhance
+	// Listener writes down voice messages; nil turns that off.
+	Listener *Listener
 	// Terms have to be accepted before a request; nil for none.
 	Terms *Terms
 	// Contact is where people write about payments, "" if nothing is for sale.
@@ -100,6 +102,8 @@ type Talk struct {
 	buttons     *buttons
 	forms       *forms
 	completion  *completion
+	admission   *admission
+	recipes     *recipes
 }
 
 // New returns a Talk.
@@ -114,6 +118,7 @@ func New(o Options) *Talk {
 	t.broadcasts = &broadcasts{store: o.Store, outbox: o.Outbox, guard: o.Guard, texts: o.Texts, platform: o.Platform, logger: o.Logger, guests: t.guests, spreads: map[string]bool{}}
 	t.find = &finder{store: o.Store, runner: o.Runner, logger: o.Logger}
 	t.operators = &operators{store: o.Store, outbox: o.Outbox, runner: o.Runner, guard: o.Guard, texts: o.Texts}
+	t.admission = &admission{store: o.Store, outbox: o.Outbox, guard: o.Guard, voice: t.voice, desks: map[string]desk{}}
 	t.handbook = &handbook{guard: o.Guard, enhance: o.Enhance, contact: o.Contact, helpURL: o.HelpURL, catalogs: catalogs, commands: t.commands}
 	t.groups = &groups{store: o.Store, commands: t.commands, turn: semaphore.NewWeighted(1)}
 	t.turns = &turns{store: o.Store, platform: o.Platform, voice: t.voice, groups: t.groups}
@@ -127,10 +132,11 @@ func New(o Options) *Talk {
 	t.rewording = &rewording{store: o.Store, outbox: o.Outbox, runner: o.Runner, guard: o.Guard, enhance: o.Enhance, logger: o.Logger, commands: t.commands, find: t.find, consent: t.consent, intake: t.intake}
 	t.sequels = &sequels{runner: o.Runner, commands: t.commands, intake: t.intake}
 	t.menu = &pictureMenu{hub: o.Hub, runner: o.Runner, texts: o.Texts, logger: o.Logger, commands: t.commands, find: t.find}
-	t.workflows = &workflows{hub: o.Hub, logger: o.Logger, commands: t.commands, menu: t.menu}
+	t.recipes = &recipes{store: o.Store, guard: o.Guard, commands: t.commands, find: t.find, intake: t.intake}
+	t.workflows = &workflows{recipes: t.recipes, hub: o.Hub, logger: o.Logger, commands: t.commands, menu: t.menu}
 	t.removals = &removals{store: o.Store, outbox: o.Outbox, guard: o.Guard, logger: o.Logger, menu: t.menu}
 	t.styles = &pictureStyles{commands: t.commands, find: t.find, intake: t.intake, menu: t.menu}
-	t.remixes = &remixes{store: o.Store, runner: o.Runner, commands: t.commands, find: t.find, intake: t.intake, rewording: t.rewording, menu: t.menu}
+	t.remixes = &remixes{recipes: t.recipes, store: o.Store, runner: o.Runner, commands: t.commands, find: t.find, intake: t.intake, rewording: t.rewording, menu: t.menu}
 	t.groupPanel = &groupPanel{guard: o.Guard, texts: o.Texts, commands: t.commands, groups: t.groups}
 	t.panel = &settingsPanel{store: o.Store, texts: o.Texts, enhance: o.Enhance, groupPanel: t.groupPanel}
 	t.asker = &asker{store: o.Store, albumWait: o.AlbumWait, commands: t.commands, find: t.find, consent: t.consent, intake: t.intake, questions: t.questions, rewording: t.rewording}
@@ -147,15 +153,16 @@ func New(o Options) *Talk {
 	}
 	admin := map[string]func(context.Context, *turn) error{
 		"ban": t.operators.ban, "unban": t.operators.unban, "quota": t.operators.quota, "stats": t.operators.stats, "broadcast": t.broadcasts.begin,
+		"allow": t.admission.allow, "disallow": t.admission.disallow,
 	}
 	if o.Contact != "" {
 		builtIn["paysupport"], builtIn["terms"] = t.refunds.support, t.consent.show
 	}
 	t.answers = &answers{runner: o.Runner, commands: t.commands, find: t.find, turns: t.turns, questions: t.questions, asker: t.asker}
-	t.messages = &messages{guard: o.Guard, commands: t.commands, hints: t.hints, find: t.find, refunds: t.refunds, questions: t.questions, remixes: t.remixes, asker: t.asker, builtIn: builtIn, admin: admin, answers: t.answers}
+	t.messages = &messages{hearing: &hearing{store: o.Store, with: o.Listener, consent: t.consent}, guard: o.Guard, commands: t.commands, hints: t.hints, find: t.find, refunds: t.refunds, questions: t.questions, remixes: t.remixes, asker: t.asker, builtIn: builtIn, admin: admin, answers: t.answers}
 	t.edits = &edits{store: o.Store, runner: o.Runner, logger: o.Logger, commands: t.commands, find: t.find, rewording: t.rewording, remixes: t.remixes, asker: t.asker, messages: t.messages}
 	t.menuButtons = &menuButtons{gallery: t.gallery, sequels: t.sequels, menu: t.menu, workflows: t.workflows, removals: t.removals, styles: t.styles, remixes: t.remixes}
-	t.buttons = &buttons{outbox: o.Outbox, runner: o.Runner, guard: o.Guard, logger: o.Logger, find: t.find, privacy: t.privacy, gallery: t.gallery, rewording: t.rewording, sequels: t.sequels, groupPanel: t.groupPanel, panel: t.panel, accept: t.pressedAccept, answers: t.answers, menuButtons: t.menuButtons}
+	t.buttons = &buttons{outbox: o.Outbox, runner: o.Runner, guard: o.Guard, logger: o.Logger, find: t.find, privacy: t.privacy, gallery: t.gallery, rewording: t.rewording, sequels: t.sequels, groupPanel: t.groupPanel, panel: t.panel, accept: t.pressedAccept, recipes: t.recipes, admission: t.admission, answers: t.answers, menuButtons: t.menuButtons}
 	t.forms = &forms{guard: o.Guard, texts: o.Texts, platform: o.Platform, voice: t.voice, commands: t.commands, find: t.find, turns: t.turns, rewording: t.rewording, answers: t.answers}
 	t.completion = &completion{catalogs: catalogs, commands: t.commands, declared: Declare(o.Texts, o.Commands, o.Enhance != nil)}
 	return t
@@ -166,7 +173,7 @@ func New(o Options) *Talk {
 func Reserved(enhance bool) []string {
 	names := []string{
 		"start", "help", "queue", "status", "cancel", "settings", "why", "export", "forget", "info", "delete", "remix", "styles", "my", "models", "ban", "unban", "quota",
-		"stats", "broadcast",
+		"stats", "broadcast", "allow", "disallow",
 	}
 	if enhance {
 		names = append(names, enhanceFlag)
@@ -221,7 +228,11 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		if tn.Chat.Group && tn.Kind != platform.Pressed {
 			return nil // the group did not ask for a bot that is not its own
 		}
-		return t.keepOut(ctx, tn, tn.say("private", locale.With{"id": tn.who()}))
+		text, err := t.admission.knock(ctx, tn)
+		if err != nil {
+			return err
+		}
+		return t.keepOut(ctx, tn, tn.say(text, locale.With{"id": tn.who()}))
 	case limits.Welcome:
 	}
 	if flood, tell := t.o.Guard.Flood(e, time.Now()); flood {
@@ -231,7 +242,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		}
 		return t.keepOut(ctx, tn, text)
 	}
-	if err := t.guests.meet(ctx, e); err != nil {
+	if err := errors.Join(t.guests.meet(ctx, e), t.admission.sit(ctx, tn)); err != nil {
 		return err
 	}
 	err = t.act(ctx, tn)

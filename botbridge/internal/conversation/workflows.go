@@ -29,11 +29,15 @@ type workflows struct {
 	logger   *slog.Logger
 	commands *repertoire
 	menu     *pictureMenu
+	recipes  *recipes
 }
 
 // info answers /info: it says how the picture that is replied to was made, and sends its
-// workflow.
+// workflow. Of a picture that the bridge has not made, it says what its file says.
 func (wf *workflows) info(ctx context.Context, tn *turn) error {
+	if told, err := wf.recipes.info(ctx, tn); told || err != nil {
+		return err
+	}
 	rec, ok, err := wf.menu.replied(ctx, tn, "info")
 	if !ok {
 		return err

@@ -9,17 +9,12 @@
 package enhance
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strconv"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -71,59 +66,27 @@ const (
 	Improve Task = "improve"
 	// Translate says the same in English.
 	Translate Task = "translate"
-)
-
-const (
-	// maxBody bounds an answer, maxHeader its headers, in bytes.
-	maxBody   = 64 << 10
-	maxHeader = 16 << 10
-	// waitingPerCall is how many calls may wait for each that is made.
-	waitingPerCall = 8
-	// maxRest is how long the endpoint is left alone at most, restAfter after how many
-	// failures in a row, and restFor for how long.
-	maxRest   = 5 * time.Minute
-	restAfter = 3
-	restFor   = 30 * time.Second
+	// Transcribe writes down what is said in a recording.
+	Transcribe Task = "transcribe"
 )
 
 // Client asks one endpoint. It is safe for concurrent use.
 type Client struct {
-	o    Options
-	http *http.Client
-
-	turns   chan struct{} // holds one for each call under way
-	waiting atomic.Int64
+	*endpoint
+	o Options
 	// newName means that the endpoint knows max_tokens only by its newer name.
 	newName atomic.Bool
-
-	mu     sync.Mutex
-	failed int       // in a row
-	until  time.Time // the endpoint is left alone
 }
 
 // New returns a client. Close it.
 func New(o Options) *Client {
 	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
 	o.MaxTokens = cmp.Or(o.MaxTokens, 400)
-	o.AtOnce = cmp.Or(o.AtOnce, 4)
 	if o.Observe == nil {
 		o.Observe = func(Task, error, time.Duration) {}
 	}
-	if o.HTTP == nil {
-		o.HTTP = http.DefaultTransport.(*http.Transport)
-	}
-	transport := o.HTTP.Clone()
-	transport.MaxResponseHeaderBytes = maxHeader
-	transport.MaxIdleConnsPerHost = o.AtOnce
-	return &Client{o: o, turns: make(chan struct{}, o.AtOnce), http: &http.Client{
-		Transport: transport,
-		// Another address may be anybody's: neither the key nor the words go there.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	return &Client{endpoint: newEndpoint(o.URL, o.Key, o.Timeout, o.AtOnce, o.HTTP), o: o}
 }
-
-// Close drops idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // English reports whether improved words are in English.
 func (c *Client) English() bool { return c.o.English }
@@ -140,57 +103,19 @@ func (c *Client) Ask(ctx context.Context, task Task, words string) (answer strin
 	return answer, err
 }
 
-func (c *Client) ask(ctx context.Context, task Task, words string) (string, error) {
-	if c.resting() {
-		return "", ErrBusy
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
-	defer cancel()
-	defer c.waiting.Add(-1)
-	if c.waiting.Add(1) > int64(c.o.AtOnce*(1+waitingPerCall)) {
-		return "", ErrBusy
-	}
-	select {
-	case c.turns <- struct{}{}:
-	case <-ctx.Done():
-		return "", ErrBusy
-	}
-	defer func() { <-c.turns }()
+func (c *Client) ask(ctx context.Context, task Task, words string) (text string, err error) {
 	asked := chat{Model: c.o.Model, Messages: []message{{"system", c.instructions(task)}, {"user", words}}}
-	text, err := c.call(ctx, asked)
-	if errors.Is(err, errTokensName) && c.newName.CompareAndSwap(false, true) {
+	err = c.turn(ctx, func(ctx context.Context) error {
 		text, err = c.call(ctx, asked)
-	}
-	c.settle(err)
+		if errors.Is(err, errTokensName) && c.newName.CompareAndSwap(false, true) {
+			text, err = c.call(ctx, asked)
+		}
+		return err
+	})
 	if errors.Is(err, errTokensName) {
 		err = fmt.Errorf("%w: status 400", ErrOdd)
 	}
 	return text, err
-}
-
-// resting reports whether the endpoint is left alone.
-func (c *Client) resting() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().Before(c.until)
-}
-
-// settle notes how a call went. An endpoint that is down would hold up everybody who
-// asks for as long as a call may take.
-func (c *Client) settle(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if wait, ok := errors.AsType[*waitError](err); ok {
-		c.until = time.Now().Add(min(wait.after, maxRest))
-		return
-	}
-	if !errors.Is(err, ErrAway) {
-		c.failed = 0
-		return
-	}
-	if c.failed++; c.failed >= restAfter {
-		c.failed, c.until = 0, time.Now().Add(restFor)
-	}
 }
 
 // chat is the body of a call.
@@ -208,12 +133,6 @@ type message struct {
 	Content string `json:"content"`
 }
 
-// waitError is the endpoint's wish to be left alone.
-type waitError struct{ after time.Duration }
-
-func (e *waitError) Error() string { return ErrBusy.Error() }
-func (e *waitError) Unwrap() error { return ErrBusy }
-
 // errTokensName means that the endpoint does not know max_tokens.
 var errTokensName = errors.New("enhance: the endpoint does not take max_tokens")
 
@@ -228,76 +147,9 @@ func (c *Client) call(ctx context.Context, asked chat) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrOdd, err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(c.o.URL, "/")+"/chat/completions", bytes.NewReader(body))
+	text, err := c.post(ctx, "/chat/completions", "application/json", body)
 	if err != nil {
-		return "", fmt.Errorf("%w: the address cannot be used", ErrAway) // which may contain a secret
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json")
-	if c.o.Key != "" {
-		r.Header.Set("Authorization", "Bearer "+c.o.Key)
-	}
-	response, err := c.http.Do(r)
-	if err != nil {
-		return "", fmt.Errorf("%w: %s", ErrAway, reason(err))
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
-	if status := response.StatusCode; status != http.StatusOK {
-		return "", refusal(status, response.Header, text)
-	}
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("%w: the answer broke off", ErrAway)
-	case len(text) > maxBody:
-		return "", fmt.Errorf("%w: it is larger than %d bytes", ErrOdd, maxBody)
+		return "", err
 	}
 	return read(text)
-}
-
-// refusal is the error for a status that is no success.
-func refusal(status int, header http.Header, body []byte) error {
-	switch {
-	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable && header.Get("Retry-After") != "":
-		return &waitError{after: retryAfter(header.Get("Retry-After"), time.Now())}
-	case status >= http.StatusInternalServerError:
-		return fmt.Errorf("%w: status %d", ErrAway, status)
-	case status >= http.StatusMultipleChoices && status < http.StatusBadRequest:
-		return fmt.Errorf("%w: it redirects to another address (status %d), and redirects are not followed", ErrOdd, status)
-	case status == http.StatusBadRequest:
-		var said struct {
-			Error struct {
-				Param string `json:"param"`
-			} `json:"error"`
-		}
-		if json.Unmarshal(body, &said) == nil && said.Error.Param == "max_tokens" {
-			return errTokensName
-		}
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fmt.Errorf("%w: it rejects the key (status %d)", ErrOdd, status)
-	case status == http.StatusNotFound:
-		return fmt.Errorf("%w: it does not know the model, or there is no API at this address (status %d)", ErrOdd, status)
-	}
-	return fmt.Errorf("%w: status %d", ErrOdd, status)
-}
-
-// retryAfter reads the header of that name: seconds, or a date. Without a usable one it
-// is ten seconds.
-func retryAfter(text string, now time.Time) time.Duration {
-	const usual = 10 * time.Second
-	if seconds, err := strconv.Atoi(strings.TrimSpace(text)); err == nil && seconds >= 0 {
-		return min(time.Duration(min(seconds, int(maxRest/time.Second)))*time.Second, maxRest)
-	}
-	if at, err := http.ParseTime(text); err == nil && at.After(now) {
-		return min(at.Sub(now), maxRest)
-	}
-	return usual
-}
-
-// reason says why a call failed, without its URL, which may contain a secret.
-func reason(err error) string {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer in time"
-	}
-	return "no connection"
 }

@@ -132,7 +132,7 @@ const (
 	Banned
 )
 
-// Ban is a stored ban.
+// Ban is a stored ban, or that somebody was let in.
 type Ban struct {
 	By    string    `json:"by"`
 	Since time.Time `json:"since"`
@@ -157,10 +157,37 @@ func (g *Guard) Standing(ctx context.Context, e platform.Event) (Standing, error
 		return Banned, nil
 	case !errors.Is(err, state.ErrNotFound):
 		return Stranger, err
-	case g.Stranger(e) && !slices.Contains(g.c.AllowChats, former):
-		return Stranger, nil
+	case !g.Stranger(e) || slices.Contains(g.c.AllowChats, former):
+		return Welcome, nil
 	}
-	return Welcome, nil
+	for _, name := range []string{who, chat, former} {
+		var by Ban
+		if err := g.store.Get(ctx, "allow", name, &by); name == "" || errors.Is(err, state.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return Stranger, err
+		}
+		return Welcome, nil
+	}
+	return Stranger, nil
+}
+
+// Allow lets in a user or a chat that the lists keep out, or takes that back.
+func (g *Guard) Allow(ctx context.Context, name, by string, in bool) error {
+	if !in {
+		return g.store.Put(ctx, "allow", name, nil, 0)
+	}
+	return g.store.Put(ctx, "allow", name, Ban{By: by, Since: time.Now()}, 0)
+}
+
+// Admins returns the operators on a platform.
+func (g *Guard) Admins(platformName string) (list []string) {
+	for _, admin := range g.c.Admins {
+		if strings.HasPrefix(admin, platformName+":") {
+			list = append(list, admin)
+		}
+	}
+	return list
 }
 
 // FormerKind records the former names of groups that have a new id, by the new name: the

@@ -81,7 +81,7 @@ type Message struct {
 	ReplyTo *Message `json:"reply_to,omitempty"`
 }
 
-// The types of what its sender does not take for a file. Nothing is made from it.
+// The types of what its sender does not take for a file.
 const (
 	Voice   = "application/x-voice" // also a round video
 	Sticker = "application/x-sticker"

@@ -103,7 +103,8 @@ type Record struct {
 	Metered bool `json:"metered,omitempty"`
 	// Counted is the group whose count it goes into as well, "" for none.
 	Counted string `json:"counted,omitempty"`
-	// Cover means that its pictures are behind a spoiler in its group.
+	// Cover means that its pictures are behind a spoiler, because its group or its author
+	// wants that.
 	Cover bool `json:"cover,omitempty"`
 	// Charge names the payment for it, "" for none, and Paid the amount. It is refunded if
 	// nothing is shown for it.
@@ -174,8 +175,8 @@ type Output struct {
 	// Tried is when sending it began, in Unix seconds, and After the message after which it is
 	// to be looked for if it may have arrived.
 	Tried   int64          `json:"tried,omitempty"`
-	Message string         `json:"message,omitempty"`
 	After   string         `json:"after,omitempty"`
+	Message string         `json:"message,omitempty"`
 	Media   platform.Media `json:"media,omitempty"`
 	// Size is in bytes, 0 when unknown.
 	Size int64 `json:"size,omitempty"`

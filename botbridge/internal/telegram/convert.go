@@ -175,8 +175,11 @@ func message(m *models.Message) platform.Message {
 	if v := m.Video; v != nil {
 		out.Files = append(out.Files, platform.File{ID: v.FileID, Name: "video.mp4", Type: v.MimeType, Size: v.FileSize})
 	}
-	if m.Voice != nil || m.VideoNote != nil {
-		out.Files = append(out.Files, platform.File{Type: platform.Voice})
+	if v := m.Voice; v != nil {
+		out.Files = append(out.Files, platform.File{ID: v.FileID, Name: "voice.ogg", Type: platform.Voice, Size: v.FileSize})
+	}
+	if v := m.VideoNote; v != nil {
+		out.Files = append(out.Files, platform.File{ID: v.FileID, Name: "note.mp4", Type: platform.Voice, Size: int64(v.FileSize)})
 	}
 	if m.Sticker != nil {
 		out.Files = append(out.Files, platform.File{Type: platform.Sticker})

@@ -66,16 +66,16 @@ func TestSpoilersInAlbums(t *testing.T) {
 // A voice message, a round video and a sticker are heard of, so that they get a word.
 func TestWhatIsNoFile(t *testing.T) {
 	tg, _ := parallel(t, fakebot.Options{}, Options{})
-	for body, want := range map[string]string{
-		`"voice": {"file_id": "v", "file_unique_id": "v", "duration": 1, "mime_type": "audio/ogg"}`:                                                   platform.Voice,
-		`"video_note": {"file_id": "v", "file_unique_id": "v", "duration": 1, "length": 240}`:                                                         platform.Voice,
-		`"sticker": {"file_id": "s", "file_unique_id": "s", "type": "regular", "width": 512, "height": 512, "is_animated": false, "is_video": false}`: platform.Sticker,
+	for body, want := range map[string]platform.File{
+		`"voice": {"file_id": "v", "file_unique_id": "v", "duration": 1, "mime_type": "audio/ogg"}`:                                                   {ID: "v", Name: "voice.ogg", Type: platform.Voice},
+		`"video_note": {"file_id": "v", "file_unique_id": "v", "duration": 1, "length": 240}`:                                                         {ID: "v", Name: "note.mp4", Type: platform.Voice},
+		`"sticker": {"file_id": "s", "file_unique_id": "s", "type": "regular", "width": 512, "height": 512, "is_animated": false, "is_video": false}`: {Type: platform.Sticker},
 	} {
 		list := tg.decode([]json.RawMessage{json.RawMessage(`{"update_id": 1, "message": {"message_id": 3, "date": 1, "chat": {"id": 5, "type": "private"},
 			"from": {"id": 5, "is_bot": false, "first_name": "Ada"}, ` + body + `}}`)})
 		e, ok := tg.event(list[0])
 		require.True(t, ok, body)
-		require.Equal(t, []platform.File{{Type: want}}, e.Message.Files, body)
+		require.Equal(t, []platform.File{want}, e.Message.Files, body)
 	}
 }
 

@@ -29,6 +29,8 @@ type Args struct {
 	Styles []string `json:"styles,omitempty"`
 	// AsFile asks for files instead of pictures.
 	AsFile bool `json:"as_file,omitempty"`
+	// Spoiler covers the result until somebody wants to see it.
+	Spoiler bool `json:"spoiler,omitempty"`
 	// Set are the values of the command's own arguments, by their names.
 	Set map[string]string `json:"set,omitempty"`
 }
@@ -90,6 +92,9 @@ func (c *Command) Parse(text string) (Args, error) {
 			continue
 		case "file":
 			a.AsFile = true
+			continue
+		case "spoiler":
+			a.Spoiler = true
 			continue
 		}
 		into = &prompt
@@ -171,7 +176,7 @@ func (c *Command) unknown(flag string) error {
 	if len(c.styles) > 0 {
 		names = append(names, "style")
 	}
-	names = append(names, "file")
+	names = append(names, "file", "spoiler")
 	names = slices.DeleteFunc(names, func(name string) bool { return "--"+name == flag })
 	slices.Sort(names)
 	if near := Nearest(flag, names); near != "" {

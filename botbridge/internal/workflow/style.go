@@ -217,7 +217,7 @@ func (a Args) With(b Args) Args {
 	if b.Styles == nil {
 		b.Styles = a.Styles
 	}
-	b.AsFile = b.AsFile || a.AsFile
+	b.AsFile, b.Spoiler = b.AsFile || a.AsFile, b.Spoiler || a.Spoiler
 	if len(a.Set) > 0 {
 		set := maps.Clone(a.Set)
 		maps.Copy(set, b.Set)
