@@ -164,7 +164,8 @@ func TestConnection(t *testing.T) {
 		"cut":       {func(r *rig) { r.fake.Hangup(1006) }, true},
 		"restart":   {func(r *rig) { r.fake.Hangup(4000) }, true},
 		"reconnect": {func(r *rig) { r.fake.Reconnect() }, true},
-		"invalid":   {func(r *rig) { r.fake.Invalidate() }, false},
+		"invalid":   {func(r *rig) { r.fake.Invalidate(false) }, false},
+		"moved":     {func(r *rig) { r.fake.Invalidate(true) }, true},
 		"timed out": {func(r *rig) { r.fake.Hangup(4009) }, false},
 		"process":   {func(r *rig) { r.stop(); r.start() }, true},
 	} {
@@ -193,6 +194,14 @@ func TestConnection(t *testing.T) {
 			require.Equal(t, second, r.event(1).ID)
 		})
 	}
+}
+
+// The gateway may ask for a sign of life, too.
+func TestHeartbeatOnDemand(t *testing.T) {
+	r := parallelRig(t, fakediscord.Options{Heartbeat: time.Hour})
+	before := r.fake.Beats()
+	r.fake.Beat()
+	require.Eventually(t, func() bool { return r.fake.Beats() > before }, patience, 5*time.Millisecond)
 }
 
 // What was received and could not be stored is not lost with the process.

@@ -107,6 +107,9 @@ func newRig(t *testing.T, fo fakediscord.Options, change ...func(*Options)) *rig
 	if fo.AckWithin == 0 {
 		fo.AckWithin = patience // a busy machine may stand still
 	}
+	if fo.PerFiveSeconds == 0 {
+		fo.PerFiveSeconds = -1 // nobody here waits and repeats
+	}
 	fake := must.Get(fakediscord.New(fo))(t)
 	server := httptest.NewServer(fake)
 	ctx, cancel := context.WithCancel(context.Background())

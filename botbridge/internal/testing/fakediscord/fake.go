@@ -58,7 +58,8 @@ type Options struct {
 	Fault func(call string) Fault
 	// RetryAfter is what a Flood asks to wait. Default: 1 s.
 	RetryAfter time.Duration
-	// PerFiveSeconds is how many messages a channel takes; 0 means any number.
+	// PerFiveSeconds is how many messages, and how many edits, a channel takes in that time;
+	// a negative number means any. Default: 5.
 	PerFiveSeconds int
 	// Upload is how large a file may be. Default: 10 MiB.
 	Upload int
@@ -94,7 +95,7 @@ type channels struct {
 	guilds   map[string]string      // by channel
 	messages map[string][]*Message  // by channel
 	files    map[string][]byte      // by path
-	posted   map[string][]time.Time // by channel
+	posted   map[string][]time.Time // by route and channel
 }
 
 // interactions are what people do besides writing.
@@ -125,6 +126,7 @@ func New(o Options) (*Fake, error) {
 		}
 	}
 	o.Upload = cmp.Or(o.Upload, 10<<20)
+	o.PerFiveSeconds = cmp.Or(o.PerFiveSeconds, 5)
 	s, err := loadSchema()
 	if err != nil {
 		return nil, err

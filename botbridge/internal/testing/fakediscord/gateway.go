@@ -19,8 +19,8 @@ type gateway struct {
 	origin   string
 	sessions map[string]*gatewaySession
 	conns    map[*gatewayConn]bool
-	// identified and resumed count how sessions began.
-	identified, resumed int
+	// identified and resumed count how sessions began, beats the bot's signs of life.
+	identified, resumed, beats int
 }
 
 // gatewaySession is a session of the bot, with all that it was told.
@@ -77,12 +77,25 @@ func (f *gateway) Hangup(code int) {
 // Reconnect asks the bot for another connection.
 func (f *gateway) Reconnect() { f.tell(plainFrame(7, nil)) }
 
-// Invalidate forgets all sessions, and tells the bot.
-func (f *gateway) Invalidate() {
+// Invalidate tells the bot that its session is not valid: it is forgotten, or can be continued
+// on another connection.
+func (f *gateway) Invalidate(resumable bool) {
 	f.mu.Lock()
-	clear(f.sessions)
+	if !resumable {
+		clear(f.sessions)
+	}
 	f.mu.Unlock()
-	f.tell(plainFrame(9, false))
+	f.tell(plainFrame(9, resumable))
+}
+
+// Beat asks the bot for a sign of life at once.
+func (f *gateway) Beat() { f.tell(plainFrame(1, nil)) }
+
+// Beats returns how many signs of life the bot has given.
+func (f *gateway) Beats() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.beats
 }
 
 // AwaitSession waits until the bot is connected.
@@ -300,6 +313,7 @@ func (f *gateway) take(c *gatewayConn, op int, d json.RawMessage) {
 	_ = json.Unmarshal(d, &said)
 	switch op {
 	case 1:
+		f.beats++
 		c.say(json.RawMessage(`{"op":11,"d":null,"s":null,"t":null}`))
 		return
 	case 2, 6:

@@ -104,11 +104,21 @@ func (f *channels) apply(m *Message, p *payload) *refusal {
 	if len(p.files) > 10 {
 		return invalidForm("files: %d", len(p.files))
 	}
-	if len(p.files) > 0 {
+	if p.Attachments != nil || len(p.files) > 0 {
+		named := func(id any) bool {
+			return p.Attachments == nil || slices.ContainsFunc(p.Attachments, func(a map[string]any) bool { return a["id"] == id })
+		}
+		// Those of before stay, unless the call has a list without them.
+		was := *m
 		m.Files, m.Bytes, m.attachments = nil, nil, nil
+		for i, a := range was.attachments {
+			if named(a["id"]) {
+				m.Files, m.Bytes, m.attachments = append(m.Files, was.Files[i]), append(m.Bytes, was.Bytes[i]), append(m.attachments, a)
+			}
+		}
 		for i := range len(p.files) {
 			u, ok := p.files[fmt.Sprintf("files[%d]", i)]
-			if !ok || len(p.Attachments) > 0 && p.Attachments[i]["id"] != fmt.Sprint(i) {
+			if !ok || !named(fmt.Sprint(i)) || len(m.Files) == 10 {
 				return invalidForm("attachments do not fit the files")
 			}
 			if len(u.data) > f.o.Upload {

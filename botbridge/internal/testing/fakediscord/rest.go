@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"mime"
@@ -198,6 +199,12 @@ func (f *Fake) call(w http.ResponseWriter, r *http.Request, name string, values 
 	case open && r.Header.Get("Authorization") != "":
 		f.violations = append(f.violations, name+" is called with the bot's token")
 	}
+	if name == "POST /channels/{channel_id}/messages" || name == "PATCH /channels/{channel_id}/messages/{message_id}" {
+		if wait := f.pace(w.Header(), name, values[0]); wait > 0 {
+			f.flood(w, wait, false)
+			return
+		}
+	}
 	if problem == nil {
 		switch name {
 		case "GET /applications/@me":
@@ -219,9 +226,6 @@ func (f *Fake) call(w http.ResponseWriter, r *http.Request, name string, values 
 		case "POST /channels/{channel_id}/messages":
 			if err := json.Unmarshal(text, p); err != nil {
 				problem = invalidForm("%v", err)
-			} else if wait := f.pace(w.Header(), values[0]); wait > 0 {
-				f.flood(w, wait, false)
-				return
 			} else {
 				out, problem = f.post(values[0], p)
 			}
@@ -248,27 +252,27 @@ func (f *Fake) call(w http.ResponseWriter, r *http.Request, name string, values 
 	write(w, status, out)
 }
 
-// pace applies the limit of a channel, and tells of it as Discord does.
-func (f *channels) pace(h http.Header, channel string) time.Duration {
-	if f.o.PerFiveSeconds == 0 {
+// pace applies the limit of a route in a channel, and tells of it as Discord does.
+func (f *channels) pace(h http.Header, route, channel string) time.Duration {
+	if f.o.PerFiveSeconds < 0 {
 		return 0
 	}
-	now, window := time.Now(), 5*time.Second
-	recent := slices.DeleteFunc(f.posted[channel], func(t time.Time) bool { return now.Sub(t) > window })
+	now, window, key := time.Now(), 5*time.Second, route+" "+channel
+	recent := slices.DeleteFunc(f.posted[key], func(t time.Time) bool { return now.Sub(t) > window })
 	left := f.o.PerFiveSeconds - len(recent)
 	reset := window
 	if len(recent) > 0 {
 		reset = window - now.Sub(recent[0])
 	}
-	h.Set("X-RateLimit-Bucket", "abcd1234")
+	h.Set("X-RateLimit-Bucket", fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(route))))
 	h.Set("X-RateLimit-Limit", strconv.Itoa(f.o.PerFiveSeconds))
 	h.Set("X-RateLimit-Remaining", strconv.Itoa(max(0, left-1)))
 	h.Set("X-RateLimit-Reset-After", strconv.FormatFloat(reset.Seconds(), 'f', 3, 64))
 	if left <= 0 {
-		f.posted[channel] = recent
+		f.posted[key] = recent
 		return reset
 	}
-	f.posted[channel] = append(recent, now)
+	f.posted[key] = append(recent, now)
 	return 0
 }
 
