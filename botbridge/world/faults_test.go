@@ -89,7 +89,7 @@ func faults() (chats, requests, kills int) {
 	return 8, 3, 4
 }
 
-// unlucky lets a fifth of the calls fail in every way that there is, and counts them.
+// unlucky lets a tenth of the calls fail in every way that there is, and counts them.
 type unlucky struct {
 	mu     sync.Mutex
 	dice   *rand.Rand
@@ -100,7 +100,7 @@ type unlucky struct {
 func (u *unlucky) fault(string) fakebot.Fault {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	f := fakebot.Fault(u.dice.IntN(8*5) + 1)
+	f := fakebot.Fault(u.dice.IntN(8*10) + 1)
 	if u.over || f > fakebot.GatewayAfter {
 		return fakebot.None
 	}

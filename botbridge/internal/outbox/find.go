@@ -19,6 +19,9 @@ type Once struct {
 	Mark Mark
 	// After is what Mark was last told, if an attempt was made whose fate is unknown.
 	After string
+	// Known, unless it is nil, reports whether a message is known to be something else: this
+	// process may not have sent it.
+	Known func(ctx context.Context, message string) (bool, error)
 	// Asking is said, and taken back, while it is made sure that files are not there. Without
 	// it, files that cannot be found are in doubt.
 	Asking string
@@ -57,19 +60,18 @@ func Finds(p platform.Platform) bool {
 
 // find looks for the post of a call. If it is not there, it can be sent again.
 //
-// A server whose answer was lost may still be busy with what it was sent, so the last look,
-// which counts, comes late.
+// A server whose answer was lost may still be busy with a file that it was sent, so the second
+// look, which counts, comes late.
 func (l *lane) find(c *call) (there bool, err error) {
-	for _, pause := range [...]time.Duration{2 * time.Second, 8 * time.Second, 20 * time.Second} {
-		if !l.rest(c.ctx, pause) {
+	looks := []func(*call) (bool, error){l.lookNear}
+	if len(c.find.post.Files) > 0 {
+		looks = append(looks, l.lookBelow)
+	}
+	for i, look := range looks {
+		if !l.rest(c.ctx, [...]time.Duration{3 * time.Second, 25 * time.Second}[i]) {
 			return false, ErrUnsettled
 		}
-		if there, err = l.look(c, ""); there || err != nil {
-			return there, err
-		}
-	}
-	if len(c.find.post.Files) > 0 {
-		if there, err = l.lookBelow(c); there || err != nil {
+		if there, err = look(c); there || err != nil {
 			return there, err
 		}
 	}
@@ -109,6 +111,23 @@ func (l *lane) lookBelow(c *call) (there bool, err error) {
 	return there, err
 }
 
+// lookNear looks where the post should be. If it is not there, it is no older than what was the
+// newest message by then, which is noted: the next process need not look so far back.
+func (l *lane) lookNear(c *call) (there bool, err error) {
+	newest := c.find.Newest(c.to, c.find.post, c.find.after)
+	if list, all := c.find.Candidates(c.to, c.find.after, "", 1); !all && len(list) > 0 {
+		newest = list[len(list)-1]
+	}
+	if there, err = l.look(c, ""); there || err != nil {
+		return there, err
+	}
+	c.find.after = newest
+	if err := c.mark(c.ctx, true, newest); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnsettled, err)
+	}
+	return false, nil
+}
+
 // look looks for the post of a call among the messages before another; "" is the next few.
 func (l *lane) look(c *call, before string) (there bool, err error) {
 	ids, all, err := l.among(c, c.find.post, before)
@@ -126,10 +145,16 @@ func (l *lane) look(c *call, before string) (there bool, err error) {
 
 // among returns the messages that show a post.
 func (l *lane) among(c *call, post platform.Post, before string) (ids []string, all bool, err error) {
-	list, all := c.find.Candidates(c.to, c.find.after, before)
+	parts := max(1, len(post.Files))
+	list, all := c.find.Candidates(c.to, c.find.after, before, parts)
 	for _, message := range list {
 		is := false
 		err := l.ask(c, 0, func(ctx context.Context, to platform.Chat) (err error) {
+			if known := c.find.once.Known; known != nil {
+				if other, err := known(ctx, message); other || err != nil {
+					return err
+				}
+			}
 			is, err = c.find.Is(ctx, to, message, post, len(ids))
 			return err
 		})
@@ -139,7 +164,7 @@ func (l *lane) among(c *call, post platform.Post, before string) (ids []string, 
 		if is {
 			ids = append(ids, message)
 		}
-		if len(ids) == max(1, len(post.Files)) {
+		if len(ids) == parts {
 			break
 		}
 	}

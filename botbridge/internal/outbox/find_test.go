@@ -53,9 +53,11 @@ func (f *finder) Delete(_ context.Context, _ platform.Chat, message string) erro
 	return err
 }
 
-func (f *finder) Newest(platform.Chat, platform.Post) string { return strconv.Itoa(len(f.here)) }
+func (f *finder) Newest(platform.Chat, platform.Post, string) string {
+	return strconv.Itoa(len(f.here))
+}
 
-func (f *finder) Candidates(_ platform.Chat, after, before string) (list []string, all bool) {
+func (f *finder) Candidates(_ platform.Chat, after, before string, _ int) (list []string, all bool) {
 	n, _ := strconv.Atoi(after)
 	for n++; n <= len(f.here) && strconv.Itoa(n) != before; n++ {
 		list = append(list, strconv.Itoa(n))
@@ -80,7 +82,8 @@ func TestLostPostIsFound(t *testing.T) {
 		want   []string // the chat
 		ids    []string
 		err    error
-		silent bool // there are no words to ask with
+		known  []string // messages that are known to be others
+		silent bool     // there are no words to ask with
 		many   bool
 	}
 	beside.Cases(t, map[string]row{
@@ -94,6 +97,7 @@ func TestLostPostIsFound(t *testing.T) {
 		"an earlier process sent it":      {post: picture, here: []string{"fox"}, after: "1", want: []string{"hello", "fox"}, ids: []string{"2"}},
 		"an earlier process did not":      {post: picture, after: "1", want: []string{"hello", "", "fox"}, ids: []string{"3"}},
 		"others have written meanwhile":   {post: picture, here: []string{"a", "fox", "b"}, after: "1", want: []string{"hello", "a", "fox", "b"}, ids: []string{"3"}},
+		"another one that looks the same": {post: picture, here: []string{"fox", "fox"}, after: "1", known: []string{"2"}, want: []string{"hello", "fox", "fox"}, ids: []string{"3"}},
 		"without words to ask with":       {post: picture, lose: map[int]string{1: "before"}, silent: true, want: []string{"hello"}, err: platform.ErrUncertain},
 		"more messages than can be asked": {post: picture, lose: map[int]string{1: "before"}, many: true, want: []string{"hello", ""}, err: platform.ErrUncertain},
 	}, func(t *testing.T, c row) {
@@ -106,7 +110,7 @@ func TestLostPostIsFound(t *testing.T) {
 				require.Equal(t, sending, after != "")
 				last = after
 				return nil
-			}}
+			}, Known: func(_ context.Context, message string) (bool, error) { return slices.Contains(c.known, message), nil }}
 			if c.silent {
 				once.Asking = ""
 			}

@@ -218,7 +218,7 @@ func (l *lane) attempt(c *call) error {
 	if c.mark != nil {
 		after := ""
 		if c.find != nil {
-			after = c.find.Newest(c.to, c.find.post)
+			after = c.find.Newest(c.to, c.find.post, "")
 		}
 		if err := c.mark(c.ctx, true, after); err != nil {
 			return fmt.Errorf("%w: %w", ErrNotSent, err)

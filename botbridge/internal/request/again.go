@@ -70,7 +70,7 @@ func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, pos
 	if one := group[0]; len(group) == 1 && one.State == Arrived && one.Message != "" && !j.rec.Grid && one.Verdict != Covered && !j.rec.Cover {
 		post.Copy = &platform.Original{Chat: j.rec.Chat.ID, Message: one.Message}
 	}
-	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, to, post, outbox.Once{Asking: j.words.say("sending_again", nil)})
+	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, to, post, outbox.Once{Asking: j.words.say("sending_again", nil), Known: j.entry.taken})
 	switch {
 	case errors.Is(err, platform.ErrUncertain), errors.Is(err, outbox.ErrUnsettled):
 		return nil // it may have arrived, and can be asked for again

@@ -177,7 +177,7 @@ func (d *delivery) sendGroup(ctx context.Context, group []*Output) error {
 		post.Buttons = d.words.doneButtons()
 	}
 	ids, err := d.outbox.SendOnce(ctx, d.platform, d.rec.Chat, post, outbox.Once{
-		After: group[0].After, Asking: d.words.say("sending_again", nil),
+		After: group[0].After, Asking: d.words.say("sending_again", nil), Known: d.entry.taken,
 		Mark: func(ctx context.Context, sending bool, after string) error {
 			if !sending {
 				return d.unsend(ctx, group)
@@ -197,6 +197,7 @@ func (d *delivery) sendGroup(ctx context.Context, group []*Output) error {
 		}
 		return d.mark(ctx, group, Arrived)
 	case errors.Is(err, outbox.ErrUnsettled):
+		d.rec.doubt(d.platform) // for the next attempt
 		return fmt.Errorf("sending files: %w", err)
 	case errors.Is(err, platform.ErrUncertain):
 		return d.mark(ctx, group, Unsure)

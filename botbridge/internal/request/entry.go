@@ -146,6 +146,19 @@ func (en *entry) noteMessage(ctx context.Context, in platform.Chat, message stri
 	}
 }
 
+// taken reports whether a message of the chat is known to be something else than what is looked
+// for. The one that is may be noted as this request's, if the bridge was killed right after.
+func (en *entry) taken(ctx context.Context, message string) (bool, error) {
+	var of string
+	err := en.store.Get(ctx, MessageKind, MessageName(en.rec.Platform, en.rec.Chat.ID, message), &of)
+	if errors.Is(err, state.ErrNotFound) {
+		return false, nil
+	}
+	own := message == en.rec.Status || slices.Contains(en.rec.Copies, message) ||
+		slices.ContainsFunc(en.rec.Outputs, func(out Output) bool { return out.Message == message })
+	return own || of != en.rec.ID, err
+}
+
 // settleCharge decides whether the payment is refunded, before the request is over: if the
 // bridge is killed in between, it decides the same again.
 func (en *entry) settleCharge(ctx context.Context) error {

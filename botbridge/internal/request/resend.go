@@ -58,7 +58,7 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 			shown.Media = platform.Document
 		}
 		post := platform.Post{ReplyTo: rec.Message, Files: []platform.Attachment{j.files.attachment(shown)}}
-		ids, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post, outbox.Once{Asking: j.words.say("sending_again", nil)})
+		ids, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post, outbox.Once{Asking: j.words.say("sending_again", nil), Known: j.entry.taken})
 		copies = append(copies, ids...)
 		for _, message := range ids {
 			j.entry.noteMessage(ctx, rec.Chat, message, i)

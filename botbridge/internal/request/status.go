@@ -79,7 +79,7 @@ func (sm *statusMessage) tellOnceMore(ctx context.Context) error {
 	if before > 0 && !knows {
 		post.Text += "\n" + sm.words.say("status_void", nil)
 	}
-	ids, err := sm.outbox.SendOnce(ctx, sm.platform, sm.rec.Chat, post, outbox.Once{After: sm.rec.Told, Mark: func(ctx context.Context, sending bool, after string) error {
+	ids, err := sm.outbox.SendOnce(ctx, sm.platform, sm.rec.Chat, post, outbox.Once{After: sm.rec.Told, Known: sm.entry.taken, Mark: func(ctx context.Context, sending bool, after string) error {
 		tellings := before
 		if sending {
 			tellings++

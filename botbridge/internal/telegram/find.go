@@ -16,11 +16,12 @@ var _ platform.Finder = (*Telegram)(nil)
 const (
 	// supergroupsBelow is what the ids of supergroups are below.
 	supergroupsBelow = -1_000_000_000_000
-	// ahead is how many ids after the newest known one may be a lost message: others may
-	// have written in the meantime, and the bot does not see all of it.
-	ahead = 20
-	// maxCandidates bounds the messages that are looked at for one that was lost.
-	maxCandidates = 500
+	// ahead is how many messages of others, of which the bot does not know, are expected
+	// before a lost one.
+	ahead = 2
+	// maxCandidates bounds the messages that are looked at for one that was lost: there are
+	// many only if the bridge was killed again and again meanwhile.
+	maxCandidates = 1000
 	// maxNumbers is how many messages are remembered.
 	maxNumbers = 8192
 )
@@ -78,23 +79,23 @@ func (t *sender) posted(in platform.Chat, message int) string {
 }
 
 // Newest implements platform.Finder.
-func (t *sender) Newest(in platform.Chat, p platform.Post) string {
+func (t *sender) Newest(in platform.Chat, p platform.Post, after string) string {
 	t.numbers.mu.Lock()
 	defer t.numbers.mu.Unlock()
-	if newest := max(t.numbers.newest[groupIn(in)], number(p.ReplyTo)); newest > 0 && !p.Asks && p.Invoice == nil {
+	if newest := max(t.numbers.newest[groupIn(in)], number(p.ReplyTo), number(after)); newest > 0 && !p.Asks && p.Invoice == nil {
 		return strconv.Itoa(newest)
 	}
 	return ""
 }
 
 // Candidates implements platform.Finder.
-func (t *sender) Candidates(in platform.Chat, after, before string) (list []string, all bool) {
+func (t *sender) Candidates(in platform.Chat, after, before string, parts int) (list []string, all bool) {
 	t.numbers.mu.Lock()
 	defer t.numbers.mu.Unlock()
 	group := groupIn(in)
 	end := number(before)
 	if before == "" {
-		end = max(t.numbers.newest[group], number(after)) + 1 + ahead
+		end = max(t.numbers.newest[group], number(after)) + ahead + parts + 1
 	}
 	for message := number(after) + 1; message < end; message++ {
 		if len(list) == maxCandidates {

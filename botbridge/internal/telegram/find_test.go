@@ -34,11 +34,11 @@ func TestFind(t *testing.T) {
 		if numbered {
 			person = person.In(-1000000000009)
 		}
-		require.Empty(t, tg.Newest(platform.Chat{ID: chat + "1"}, platform.Post{Asks: true}))
+		require.Empty(t, tg.Newest(platform.Chat{ID: chat + "1"}, platform.Post{Asks: true}, ""))
 		for name, p := range posts {
 			must.Get(tg.Send(t.Context(), in, platform.Post{Text: "before"}))(t)
 			person.Mutter("nobody tells the bot of this")
-			after := tg.Newest(in, p)
+			after := tg.Newest(in, p, "")
 			require.NotEmpty(t, after)
 			lose = true
 			_, err := tg.Send(t.Context(), in, p)
@@ -48,7 +48,7 @@ func TestFind(t *testing.T) {
 			lost = lost[len(lost)-max(1, len(p.Files)):]
 			must.Get(tg.Send(t.Context(), platform.Chat{ID: "8"}, platform.Post{Text: "another chat"}))(t)
 
-			list, all := tg.Candidates(in, after, "")
+			list, all := tg.Candidates(in, after, "", max(1, len(p.Files)))
 			require.True(t, all)
 			var found []int
 			for _, message := range list {
@@ -67,8 +67,8 @@ func TestFind(t *testing.T) {
 			tg.sender.numbers.note(groupIn(in), found...)
 		}
 	}
-	list, all := tg.Candidates(home, "1", "99999")
+	list, all := tg.Candidates(home, "1", "99999", 1)
 	require.False(t, all)
 	require.Len(t, list, maxCandidates)
-	require.Equal(t, "5000", tg.Newest(home, platform.Post{ReplyTo: "5000"}))
+	require.Equal(t, "5000", tg.Newest(home, platform.Post{ReplyTo: "5000"}, "7"))
 }

@@ -132,7 +132,12 @@ func (f *Fake) do(c *call) (any, *problem) {
 	if c.method == "sendChatAction" {
 		return f.chatAction(c)
 	}
-	if c.method != "deleteMessage" && !f.pace.allow(chat, time.Now(), f.o.Scale) && f.o.Enforce {
+	counts := f.pace.allow
+	if m := f.find(chat, c.int("message_id")); strings.HasPrefix(c.method, "editMessage") && (m == nil || m.Deleted || !m.FromBot) {
+		// The Bot API server refuses these itself; they never come to be edits.
+		counts = func(_ int64, now time.Time, scale float64) bool { return f.pace.allowCall(now, scale) }
+	}
+	if c.method != "deleteMessage" && !counts(chat, time.Now(), f.o.Scale) && f.o.Enforce {
 		return nil, &problem{status: http.StatusTooManyRequests}
 	}
 	kinds := map[string]string{
