@@ -73,8 +73,8 @@ func (n *numbers) note(group int64, messages ...int) {
 }
 
 // posted remembers a message of the bot and returns its id.
-func (t *sender) posted(in platform.Chat, message int) string {
-	t.numbers.note(groupIn(in), message)
+func (n *numbers) posted(in platform.Chat, message int) string {
+	n.note(groupIn(in), message)
 	return strconv.Itoa(message)
 }
 

@@ -12,8 +12,8 @@ func (f *chats) copyMessage(c *call, chat int64) (any, *problem) {
 	if problem != nil {
 		return nil, problem
 	}
-	reply, problem := f.replyOf(c, chat)
-	if problem := cmp.Or(problem, f.restricted(chat, from.Kind), f.noTopic(c, chat)); problem != nil {
+	reply, problem := replyOf(f, c, chat)
+	if problem := cmp.Or(problem, f.restricted(chat, from.Kind), noTopic(f, c, chat)); problem != nil {
 		return nil, problem
 	}
 	m := f.newMessage(chat)

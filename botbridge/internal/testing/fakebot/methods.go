@@ -218,8 +218,8 @@ func (f *chats) send(c *call, chat int64, kind string) (any, *problem) {
 		return nil, p
 	}
 	file := c.files[kind]
-	reply, p := f.replyOf(c, chat)
-	if p := cmp.Or(p, f.restricted(chat, kind), f.noTopic(c, chat), f.checkFile(kind, file)); p != nil {
+	reply, p := replyOf(f, c, chat)
+	if p := cmp.Or(p, f.restricted(chat, kind), noTopic(f, c, chat), checkFile(f, kind, file)); p != nil {
 		return nil, p
 	}
 	if kind == "video" {
@@ -233,9 +233,6 @@ func (f *chats) send(c *call, chat int64, kind string) (any, *problem) {
 	return f.json(m), nil
 }
 
-// trim removes what Telegram removes around a text.
-func trim(text string) string { return strings.TrimSpace(text) }
-
 // keep keeps a picture from the bot, so that people can answer to it.
 func (f *chats) keep(m *Message, c *call) {
 	if data := c.small[m.File.Hash]; data != nil && m.Kind == "photo" {
@@ -243,49 +240,7 @@ func (f *chats) keep(m *Message, c *call) {
 	}
 }
 
-// replyOf returns the message that a call replies to. One that is gone is refused, unless the
-// bot says that it does not matter.
-func (f *chats) replyOf(c *call, chat int64) (int, *problem) {
-	var reply struct {
-		MessageID int  `json:"message_id"`
-		Anyway    bool `json:"allow_sending_without_reply"`
-	}
-	_ = json.Unmarshal([]byte(c.params["reply_parameters"]), &reply)
-	if m := f.find(chat, reply.MessageID); reply.MessageID == 0 || m != nil && !m.Deleted {
-		return reply.MessageID, nil
-	}
-	if !reply.Anyway {
-		return 0, refuse("message to be replied not found")
-	}
-	return 0, nil
-}
-
-// topic is a thread of a group.
-type topic struct {
-	chat int64
-	id   int
-}
-
-// SetTopic opens or closes a topic of a group. Whoever writes in one opens it, too.
-func (f *chats) SetTopic(chat int64, id int, open bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.topics[topic{chat, id}] = open
-}
-
-// noTopic refuses a call to a topic that is closed, or that there is not.
-func (f *chats) noTopic(c *call, chat int64) *problem {
-	id := c.int("message_thread_id")
-	switch open, known := f.topics[topic{chat, id}]; {
-	case id == 0 || open:
-		return nil
-	case known:
-		return refuse("TOPIC_CLOSED")
-	}
-	return refuse("message thread not found")
-}
-
-func (f *chats) checkFile(kind string, file File) *problem {
+func checkFile(f *chats, kind string, file File) *problem {
 	most := int64(maxFile)
 	if f.o.Local != "" {
 		most = maxLocal
@@ -336,8 +291,8 @@ func (f *chats) sendAlbum(c *call, chat int64) (any, *problem) {
 	if err := json.Unmarshal([]byte(c.params["media"]), &media); err != nil || len(media) < 2 || len(media) > maxAlbum {
 		return nil, refuse("wrong number of media in the album")
 	}
-	reply, p := f.replyOf(c, chat)
-	if p := cmp.Or(p, f.noTopic(c, chat)); p != nil {
+	reply, p := replyOf(f, c, chat)
+	if p := cmp.Or(p, noTopic(f, c, chat)); p != nil {
 		return nil, p
 	}
 	for _, item := range media {
@@ -347,7 +302,7 @@ func (f *chats) sendAlbum(c *call, chat int64) (any, *problem) {
 		case item.Type != media[0].Type && (item.Type == "document" || item.Type == "audio" || media[0].Type == "document" || media[0].Type == "audio"):
 			return nil, refuse("%s can't be mixed with other media types", item.Type)
 		}
-		if p := cmp.Or(f.restricted(chat, item.Type), f.checkFile(item.Type, c.files[strings.TrimPrefix(item.Media, "attach://")])); p != nil {
+		if p := cmp.Or(f.restricted(chat, item.Type), checkFile(f, item.Type, c.files[strings.TrimPrefix(item.Media, "attach://")])); p != nil {
 			return nil, p
 		}
 	}
@@ -395,7 +350,7 @@ func (f *chats) edit(c *call, chat int64) (any, *problem) {
 			return nil, refuse("can't parse media JSON object")
 		}
 		text, kind, file = trim(media.Caption), media.Type, c.files[strings.TrimPrefix(media.Media, "attach://")]
-		if p := f.checkFile(kind, file); p != nil {
+		if p := checkFile(f, kind, file); p != nil {
 			return nil, p
 		}
 	}

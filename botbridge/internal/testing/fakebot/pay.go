@@ -79,8 +79,8 @@ func (f *money) sendInvoice(c *call, chat int64) (any, *problem) {
 		return nil, refuse("START_PARAM_INVALID")
 	}
 	bill.Stars = prices[0].Amount
-	reply, p := f.replyOf(c, chat)
-	if p := cmp.Or(p, f.noTopic(c, chat)); p != nil {
+	reply, p := replyOf(f.chats, c, chat)
+	if p := cmp.Or(p, noTopic(f.chats, c, chat)); p != nil {
 		return nil, p
 	}
 	m := f.newMessage(chat)

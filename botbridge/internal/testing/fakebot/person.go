@@ -76,7 +76,7 @@ func (p *Person) Send(d Draft) (message int, update int64) {
 	body["from"] = p.json()
 	switch {
 	case d.Photo != nil:
-		id := f.sent(m, "photo", "photo", d.Photo)
+		id := sent(f.chats, m, "photo", "photo", d.Photo)
 		f.files[photoID(m)] = d.Photo
 		if m.File.Width == 0 { // it only stands for a picture
 			m.File.Width, m.File.Height = 64, 64
@@ -87,12 +87,12 @@ func (p *Person) Send(d Draft) (message int, update int64) {
 		f.files[id+"-small"] = []byte("a thumbnail")
 		body["photo"] = []any{size(id+"-small", 8, 8, 11), size(id, m.File.Width, m.File.Height, m.File.Size)}
 	case d.File != nil:
-		id := f.sent(m, "document", "file", d.File)
+		id := sent(f.chats, m, "document", "file", d.File)
 		m.File.Size = max(m.File.Size, d.Size)
 		f.sizes[id] = m.File.Size
 		body["document"] = map[string]any{"file_id": id, "file_unique_id": id, "file_name": d.Name, "mime_type": d.Type, "file_size": m.File.Size}
 	case d.Voice != nil:
-		id := f.sent(m, "voice", "voice", d.Voice)
+		id := sent(f.chats, m, "voice", "voice", d.Voice)
 		body["voice"] = map[string]any{"file_id": id, "file_unique_id": id, "duration": 3, "mime_type": "audio/ogg", "file_size": m.File.Size}
 	}
 	if m.Kind != "text" {
@@ -116,7 +116,7 @@ func (p *Person) Send(d Draft) (message int, update int64) {
 }
 
 // sent keeps a file that a person sends. The caller holds mu.
-func (f *chats) sent(m *Message, kind, name string, data []byte) (id string) {
+func sent(f *chats, m *Message, kind, name string, data []byte) (id string) {
 	f.fileID++
 	id = fmt.Sprintf("%s%d", name, f.fileID)
 	m.Kind, m.File = kind, fileOf("", data)
