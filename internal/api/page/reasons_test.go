@@ -31,7 +31,7 @@ func known(t *testing.T) (pairs [][2]string) {
 func TestReasonsAreThoseOfTheHub(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
-	for _, folder := range []string{"agent", "comfyui", "dispatch", "fleet", "hints", "instance", "metrics", "overflow", "overflow/endpoints", "refusal", "scale", "schedule", "view", "worker"} {
+	for _, folder := range []string{"agent", "comfyui", "dispatch", "fleet", "hints", "instance", "metrics", "overflow", "overflow/endpoints", "refusal", "run", "scale", "schedule", "view", "worker"} {
 		files, err := filepath.Glob("../../" + folder + "/*.go")
 		require.NoError(t, err)
 		for _, file := range files {
@@ -57,7 +57,7 @@ func TestReasonsAreThoseOfTheHub(t *testing.T) {
 // shown are the folders in which the hub says why: all that is returned, or is the value of one of
 // these names, and all that is given to one of these functions.
 var (
-	shown     = []string{"dispatch", "fleet", "overflow/endpoints", "refusal", "schedule", "view", "worker"}
+	shown     = []string{"dispatch", "fleet", "overflow/endpoints", "refusal", "run", "schedule", "view", "worker"}
 	named     = []string{"cause", "Message", "message", "Noted", "reason", "Reason", "why", "Why"}
 	takesText = []string{"markUnhealthy", "SetBroken", "undivide"}
 	notShown  = []string{
