@@ -255,6 +255,7 @@ func (a *ann) sees(id string, seed int) {
 // Four servers make a prompt together. Their client sees one run, and the pictures that one server
 // would have made, in a quarter of the time.
 func TestPromptIsMadeInParts(t *testing.T) {
+	t.Parallel()
 	inParts(t, 1, func(t *testing.T, w *system.World, a *ann) {
 		before, began := started(w), time.Now()
 		a.post("parts", 2, "")
@@ -290,6 +291,7 @@ func TestPromptIsMadeInParts(t *testing.T) {
 
 // A server dies with its part, which another one makes again.
 func TestServerDiesWithAPart(t *testing.T) {
+	t.Parallel()
 	inParts(t, 1, func(t *testing.T, w *system.World, a *ann) {
 		servers := 4 // one of them makes the first part
 		if testing.Short() {
@@ -314,6 +316,7 @@ func TestServerDiesWithAPart(t *testing.T) {
 
 // The hub that follows all parts is killed. The other one goes on with what the servers have.
 func TestHubIsKilledBesideParts(t *testing.T) {
+	t.Parallel()
 	inParts(t, 2, func(t *testing.T, w *system.World, a *ann) {
 		before := started(w)
 		a.post("orphan", 20, "")
@@ -332,6 +335,7 @@ func TestHubIsKilledBesideParts(t *testing.T) {
 
 // The hub is killed while it waits for the last part, which another server makes again.
 func TestHubIsKilledBeforeTheLastPart(t *testing.T) {
+	t.Parallel()
 	inParts(t, 2, func(t *testing.T, w *system.World, a *ann) {
 		before := started(w)
 		a.post("last", 21, "")
@@ -353,6 +357,7 @@ func TestHubIsKilledBeforeTheLastPart(t *testing.T) {
 
 // Whoever cancels the prompt stops all servers.
 func TestPartsAreCancelled(t *testing.T) {
+	t.Parallel()
 	inParts(t, 1, func(t *testing.T, w *system.World, a *ann) {
 		a.post("cancelled", 30, "")
 		w.Until(time.Minute, "all work", func() bool { return len(busy(w)) == 4 })
@@ -370,6 +375,7 @@ func TestPartsAreCancelled(t *testing.T) {
 
 // The error of a part is that of the prompt, and the others stop.
 func TestPartFails(t *testing.T) {
+	t.Parallel()
 	inParts(t, 1, func(t *testing.T, w *system.World, a *ann) {
 		for n := range 4 {
 			w.Comfys[n].SetFault(sim.Faults{FailAfterStep: 5})
