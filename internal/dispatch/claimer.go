@@ -5,11 +5,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/learned"
-	"github.com/comfyhub/comfyhub/internal/run"
-
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/learned"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/run"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 

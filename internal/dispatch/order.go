@@ -5,10 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/learned"
-
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/learned"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )

@@ -3,11 +3,10 @@ package dispatch
 import (
 	"slices"
 
-	"github.com/comfyhub/comfyhub/internal/learned"
-
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/learned"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 

@@ -5,12 +5,11 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/learned"
-
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/learned"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -71,8 +70,9 @@ func (rn *Runner) Begin(r *Run, claimed job.Job, models []string, alone bool) (i
 	if !claimed.Ahead { // otherwise see begun
 		r.load()
 	}
+	idle = r.conn.IdleFor() // before the run may move to another connection
 	rn.launch(r, preparation{r}.execute)
-	return r.conn.IdleFor()
+	return idle
 }
 
 // Adopt follows a run that somebody else began. A run that is still going on is followed to its end,
