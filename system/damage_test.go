@@ -11,13 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/system"
 )
 
 // A hub whose data folder gives nothing and takes nothing starts, ends what it had, and accepts
 // more. It says what it lacks, each thing once.
 func TestHubWithoutItsDataFolder(t *testing.T) {
-	var log bytes.Buffer
+	var log logtest.Log
 	inWorld(t, system.Config{Hubs: 1, Comfys: 1, Log: &log}, func(w *system.World, ledger *system.Ledger) {
 		told := asks(w, ledger, "ann", 60)
 		w.Until(time.Minute, "a server runs it", func() bool { return running(w) != nil })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 	"github.com/comfyhub/comfyhub/system"
 )
@@ -124,9 +125,12 @@ func TestWideFleetMakesParts(t *testing.T) {
 	if fleetOf(2).size.Batch == 0 {
 		t.Skip("the flags ask for other fleets")
 	}
+	if testing.Short() {
+		t.Skip("two minutes of a large fleet, whose parts other tests have for the race detector")
+	}
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f, log := fleetOf(2), &strings.Builder{}
+		f, log := fleetOf(2), &logtest.Log{}
 		f.size.Log = log
 		ledger, _ := system.Run(t, 2, f.size, f.load, nil)
 		require.Empty(t, ledger.Breaches())
