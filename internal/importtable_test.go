@@ -12,7 +12,7 @@ var mayImport = map[string][]string{
 	"comfysim":          {"internal/comfysim", "internal/sim", "internal/sim/simsd"},
 	"internal/comfysim": {},                                                         // no simulator: the agent has it
 	"tools/demo":        {"internal/testing/programs"},                              // besides, an ordinary client of ComfyUI's API
-	"tools/bench":       {"internal/testing/freeport", "internal/testing/programs"}, // besides, a client of ComfyUI's API
+	"tools/bench":       {"internal/testing/figure", "internal/testing/freeport", "internal/testing/programs"}, // besides, a client of ComfyUI's API
 	"tools/chaos":       {"internal/testing/freeport", "internal/testing/programs", "internal/redis"},
 
 	// The bridge reaches the fleet by the hub's public API only.
@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"e2e":                              {}, // the programs, from outside
 	"system":                           {"internal/agent", "internal/api", "internal/api/mount", "internal/config", "internal/egress", "internal/files", "internal/fleet", "internal/gossip", "internal/hub", "internal/job", "internal/overflow/overflowtest", "internal/queue", "internal/redis", "internal/redis/engine", "internal/scale", "internal/sim", "system/network"},
 	"internal/sim/simtest":             {"system/network/loopback"},
+	"system/waits":                     {"internal/config", "internal/job", "internal/sim", "internal/testing/figure", "system"},
 	"system/network":                   {},
 	"system/network/loopback":          {"system/network"},
 	"docker":                           {}, // its compose file
@@ -171,6 +172,7 @@ var mayImport = map[string][]string{
 	"internal/tenantlru":           {},
 	"internal/testing/leaktest":    {},
 	"internal/testing/beside":      {},
+	"internal/testing/figure":      {},
 	"internal/testing/must":        {},
 	"internal/logs/logtest":        {},
 	"internal/webp":                {},

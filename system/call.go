@@ -14,7 +14,7 @@ import (
 func (h *Hub) Call(method, path, body string) (status int, answer []byte) {
 	ctx, cancel := context.WithTimeout(h.w.ended, patience)
 	defer cancel()
-	client := h.w.http("observer")
+	client := h.w.HTTP("observer")
 	defer client.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(ctx, method, h.URL()+path, strings.NewReader(body))
 	require.NoError(h.w.t, err)

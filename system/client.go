@@ -62,7 +62,7 @@ type Prompt struct {
 // Client returns a client, whose choices come from a seed. It posts nothing by itself.
 func (w *World) Client(name string, seed uint64, socket bool, ledger *Ledger) *Client {
 	r := rand.New(rand.NewPCG(seed, 0)) // #nosec G404 -- repeatable, not secret
-	c := &Client{w: w, name: name, rand: r, http: w.http(name), socket: socket, ledger: ledger}
+	c := &Client{w: w, name: name, rand: r, http: w.HTTP(name), socket: socket, ledger: ledger}
 	c.hub.Store(int64(r.IntN(len(w.Hubs))))
 	return c
 }

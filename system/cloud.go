@@ -78,7 +78,7 @@ func (c *Cloud) settings(hub string) []config.Overflow {
 	}
 	o := config.Overflow{
 		Name: "cloud", Key: cloudKey, After: time.Second, Price: cloudPrice, Budget: cloudBudget, Max: 2, Timeout: cloudTimeout,
-		Only: []string{"EmptyImage", "SimulatedWork", "SaveImage"}, Egress: egress.Options{Transport: &plain{c.w.http(hub), cloudAddress}},
+		Only: []string{"EmptyImage", "SimulatedWork", "SaveImage"}, Egress: egress.Options{Transport: &plain{c.w.HTTP(hub), cloudAddress}},
 	}
 	if c.w.size.Cloud == "runpod" {
 		o.RunPod, o.API = "abc123", "https://"+cloudName

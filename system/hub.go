@@ -76,6 +76,9 @@ func (h *Hub) Reload(without string) {
 			settings.Join = append(settings.Join, h.w.gossipAt(other.name))
 		}
 	}
+	if change := h.w.size.Settings; change != nil {
+		change(&settings)
+	}
 	require.NoError(h.w.t, h.running.Start(context.WithoutCancel(h.w.ended), settings))
 }
 
@@ -137,7 +140,7 @@ func (h *Hub) Findings() []config.Finding { return h.running.Checkup.Findings(h.
 // Whole reports whether the hub can use all servers.
 func (h *Hub) Whole() bool {
 	var instances []shownInstance
-	client := h.w.http("observer")
+	client := h.w.HTTP("observer")
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(h.URL() + "/hub/instances")
 	if err != nil {

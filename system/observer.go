@@ -44,7 +44,7 @@ const (
 
 // observe looks until the world ends or stop is closed.
 func (w *World) observe(seed uint64, clients []string, ledger *Ledger, stop <-chan struct{}) {
-	o := &observer{w: w, clients: clients, ledger: ledger, rand: rand.New(rand.NewPCG(seed, 2)), http: w.http("observer")} // #nosec G404 -- repeatable, not secret
+	o := &observer{w: w, clients: clients, ledger: ledger, rand: rand.New(rand.NewPCG(seed, 2)), http: w.HTTP("observer")} // #nosec G404 -- repeatable, not secret
 	defer o.http.CloseIdleConnections()
 	defer o.openRuns()()
 	for {

@@ -35,7 +35,7 @@ func (w *World) CheckQuiet(ledger *Ledger) {
 // checkShown checks that every hub says that all is done: nothing in /queue, GET /prompt
 // counts the same, and every server is idle. And so it is.
 func (w *World) checkShown(ledger *Ledger) {
-	client := w.http("observer")
+	client := w.HTTP("observer")
 	defer client.CloseIdleConnections()
 	for _, h := range w.Hubs {
 		left := ""

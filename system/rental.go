@@ -108,7 +108,7 @@ func (r *Rental) classes(hub string) []scale.Class {
 	}
 	return []scale.Class{{
 		Name: "gpu", Instances: []string{rentedName + "*"}, Min: r.w.size.Rental.Min, Max: rentalMost, IdleAfter: rentalIdle, Price: rentalPrice, Budget: r.w.size.Rental.Budget,
-		Provider: scale.Webhook{URL: "https://" + rentalName + "/gpu", Secret: rentalSecret, Egress: egress.Options{Transport: &plain{r.w.http(hub), rentalAddress}}},
+		Provider: scale.Webhook{URL: "https://" + rentalName + "/gpu", Secret: rentalSecret, Egress: egress.Options{Transport: &plain{r.w.HTTP(hub), rentalAddress}}},
 	}}
 }
 

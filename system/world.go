@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/system/network"
 )
@@ -86,6 +87,8 @@ type Config struct {
 	Comfy sim.Config
 	// TenantSecret lets those who show it name tenants. Default: nobody may.
 	TenantSecret string
+	// Settings changes what the hubs are configured with. Default: nothing.
+	Settings func(*config.Settings)
 	// Log receives what the hubs log. Default: nothing.
 	Log io.Writer
 }
@@ -178,7 +181,7 @@ func (w *World) folder(names ...string) string {
 	return filepath.Join(append([]string{w.dir}, names...)...)
 }
 
-// http is a client at a host.
-func (w *World) http(host string) *http.Client {
+// HTTP is a client at a host.
+func (w *World) HTTP(host string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: w.Net.Dialer(host), MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second}}
 }

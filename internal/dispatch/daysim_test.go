@@ -281,10 +281,7 @@ func (d *daySim) give(ctx context.Context, left *int, pair schedule.Placement) e
 	require.NoError(d.t, err)
 	*left = classes
 	d.line.leave(j.key)
-	begins := time.Now().Add(d.daySpec.lag)
-	if d.began.Add(j.at).Before(time.Now()) {
-		begins = time.Now().Add(d.daySpec.lagNext)
-	}
+	begins := time.Now()
 	took := d.daySpec.lasting(s.number, j.arrival, s.loaded)
 	if j.cold = s.loaded != j.kind.model; j.cold {
 		d.switches++

@@ -41,9 +41,6 @@ type daySpec struct {
 	uneven bool
 	// priorities gives one prompt in ten a priority.
 	priorities bool
-	// lag is how long it takes to start a prompt that finds an idle server, and lagNext one that
-	// had to wait for it.
-	lag, lagNext time.Duration
 	// weights are the tenants' shares, 1 by default.
 	weights map[string]float64
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/coder/websocket"
@@ -16,11 +15,9 @@ import (
 
 // client talks to a ComfyUI, or to what stands for one.
 type client struct {
-	url string
-	id  string // client id of its prompts
-	// tenant is the tenant that it posts as, at a hub that trusts it; empty for none.
-	tenant string
-	http   *http.Client
+	url  string
+	id   string // client id of its prompts
+	http *http.Client
 }
 
 // newClient returns a client that keeps some connections open.
@@ -71,22 +68,6 @@ func (c *client) bodyOfSize(pixels, nonce int) []byte {
 	})
 }
 
-// bodyOf is a POST /prompt of a schedule's prompt. Each is somebody else's: a client's own
-// prompts keep their order.
-func (c *client) bodyOf(a arrival, nonce int) []byte {
-	owner := fmt.Sprint(c.id, "-", nonce)
-	if a.model == 0 {
-		return body(owner, a.takes.Seconds(), nonce)
-	}
-	return bodyOfGraph(owner, map[string]any{
-		"1": node("CheckpointLoaderSimple", map[string]any{"ckpt_name": modelFile(a.model)}),
-		"2": node("EmptyLatentImage", map[string]any{"width": 64, "height": 64, "batch_size": 1}),
-		"3": node("VAEDecode", map[string]any{"samples": []any{"2", 0}, "vae": []any{"1", 2}}),
-		"4": node("SimulatedWork", map[string]any{"image": []any{"3", 0}, "seconds": a.takes.Seconds(), "steps": 4, "nonce": nonce}),
-		"5": node("SaveImage", map[string]any{"images": []any{"4", 0}, "filename_prefix": "bench"}),
-	})
-}
-
 func node(class string, inputs map[string]any) map[string]any {
 	return map[string]any{"class_type": class, "inputs": inputs}
 }
@@ -100,35 +81,6 @@ func (c *client) post(ctx context.Context, body []byte) (string, error) {
 	return accepted.ID, err
 }
 
-// postAsking is post that also returns in how long the hub expects the prompt to be finished;
-// negative if it does not say.
-func (c *client) postAsking(ctx context.Context, body []byte) (id string, eta time.Duration, err error) {
-	eta = -1
-	asking := *c
-	asking.http = &http.Client{Transport: headers{c.http.Transport, func(h http.Header) {
-		if seconds, err := strconv.ParseFloat(h.Get("X-ComfyHub-Eta"), 64); err == nil {
-			eta = time.Duration(seconds * float64(time.Second))
-		}
-	}}}
-	id, err = asking.post(ctx, body)
-	return id, eta, err
-}
-
-// headers shows the headers of an answer.
-type headers struct {
-	http.RoundTripper
-	show func(http.Header)
-}
-
-// RoundTrip implements [http.RoundTripper].
-func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := h.RoundTripper.RoundTrip(r)
-	if err == nil {
-		h.show(resp.Header)
-	}
-	return resp, err
-}
-
 // call sends a request and reads JSON into v, which may be nil.
 func (c *client) call(ctx context.Context, method, path string, body []byte, v any) error {
 	r, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
@@ -137,9 +89,6 @@ func (c *client) call(ctx context.Context, method, path string, body []byte, v a
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
-	}
-	if c.tenant != "" {
-		r.Header.Set("X-ComfyHub-Tenant", c.tenant)
 	}
 	return answer(c.http, r, v)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/coder/websocket"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/comfyhub/comfyhub/internal/testing/figure"
 )
 
 const (
@@ -28,7 +30,7 @@ const (
 
 // fleet measures how long the instances of a large fleet stand without work between two
 // prompts while more wait, and what that costs the hub.
-func fleet(r *rig) ([]figure, error) {
+func fleet(r *rig) ([]figure.Figure, error) {
 	m, err := startMachines(r, fleetMachines, fleetInstances)
 	if err != nil {
 		return nil, err
@@ -63,16 +65,16 @@ func fleet(r *rig) ([]figure, error) {
 	}
 	p50, p99 := quantiles(gaps)
 	cores := cpu.Seconds() / to.Sub(from).Seconds()
-	return []figure{
+	return []figure.Figure{
 		{
-			name: "fleet", value: ms(p50), unit: "ms", goal: 5, lower: true,
-			beside: fmt.Sprintf("p50 of the time between two runs of an instance, in %v with %d instances and %d clients: %d times",
+			Name: "fleet", Value: ms(p50), Unit: "ms", Goal: 5, Lower: true,
+			Beside: fmt.Sprintf("p50 of the time between two runs of an instance, in %v with %d instances and %d clients: %d times",
 				r.length, len(m.urls), fleetClients, len(gaps)),
 		},
-		{name: "fleet-p99", value: ms(p99), unit: "ms", goal: 50, lower: true, beside: fmt.Sprintf("the longest: %.1f ms", ms(slices.Max(gaps)))},
+		{Name: "fleet-p99", Value: ms(p99), Unit: "ms", Goal: 50, Lower: true, Beside: fmt.Sprintf("the longest: %.1f ms", ms(slices.Max(gaps)))},
 		{
-			name: "fleet-cpu", value: cores, unit: "cores", goal: 1, lower: true,
-			beside: fmt.Sprintf("Redis %.2f cores; the hub holds %d MB", redis.Seconds()/to.Sub(from).Seconds(), memory/1e6),
+			Name: "fleet-cpu", Value: cores, Unit: "cores", Goal: 1, Lower: true,
+			Beside: fmt.Sprintf("Redis %.2f cores; the hub holds %d MB", redis.Seconds()/to.Sub(from).Seconds(), memory/1e6),
 		},
 	}, nil
 }
@@ -142,13 +144,13 @@ func (d *demand) fail(err error) {
 
 // simultaneous measures how long it takes until all instances of a fleet have their next
 // prompts when they end at the same moment.
-func simultaneous(r *rig) ([]figure, error) {
+func simultaneous(r *rig) ([]figure.Figure, error) {
 	m, err := startMachines(r, burstMachines, burstInstances)
 	if err != nil {
 		return nil, err
 	}
 	c := newClient(m.URL(""), 50)
-	if err := r.warmUp(c, []*client{c}, 1e6); err != nil {
+	if err := r.warmUp(c, 1e6); err != nil {
 		return nil, err
 	}
 	end := time.Now().Add(burstTakes)
@@ -183,9 +185,9 @@ func simultaneous(r *rig) ([]figure, error) {
 		return nil, fmt.Errorf("%d of %d instances ran two prompts", len(gaps), len(m.urls))
 	}
 	p50, p99 := quantiles(gaps)
-	return []figure{{
-		name: "burst", value: ms(p50), unit: "ms", goal: 50, lower: true,
-		beside: fmt.Sprintf("p50 of the time between two runs when %d instances of %d agents end at once; p99 %.0f ms, the longest %.0f ms",
+	return []figure.Figure{{
+		Name: "burst", Value: ms(p50), Unit: "ms", Goal: 50, Lower: true,
+		Beside: fmt.Sprintf("p50 of the time between two runs when %d instances of %d agents end at once; p99 %.0f ms, the longest %.0f ms",
 			len(m.urls), burstMachines, ms(p99), ms(slices.Max(gaps))),
 	}}, nil
 }

@@ -25,7 +25,7 @@ type machines struct {
 func startMachines(r *rig, count, instances int) (*machines, error) {
 	m := &machines{}
 	for n := range count {
-		urls, _, err := r.instances(instances, 1)
+		urls, _, err := r.instances(instances)
 		if err != nil {
 			return nil, err
 		}

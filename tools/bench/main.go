@@ -1,12 +1,12 @@
 // Command bench compares ComfyHub with what it replaces. Each benchmark runs two
 // things on one machine in one run and prints their ratio, because a time alone says
 // more about the machine than about the program. All servers are processes of their
-// own: hub, agent, redis-server, and simulated instances of ComfyUI.
+// own: hub, agent, redis-server, and simulated instances of ComfyUI. Waits need no
+// machine: package system/waits measures them in simulated time.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/testing/figure"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
@@ -26,30 +27,32 @@ type benchmark struct {
 	name string
 	// about says what is compared with what.
 	about string
-	run   func(*rig) ([]figure, error)
+	run   func(*rig) ([]figure.Figure, error)
+	// exact ones come out the same however busy the machine is.
+	exact bool
 }
 
 // benchmarks are all of them, in the order in which they run.
 func benchmarks() []benchmark {
 	return []benchmark{
-		{"latency", "POST to execution_success, one prompt at a time: through the hub / direct", latency},
-		{"gap", "prompts/s of one instance with 300 trivial prompts waiting: through the hub / posted to it; the same with lookahead 1", gap},
-		{"cpu", "processor time of hub, agent and Redis for a trivial prompt; printed beside it: of the instance", processor},
-		{"submit", "accepted POST /prompt per second over 50 connections: hub / reverse_proxy to one instance", submit},
-		{"view", "bytes/s of 4 MB pictures over 16 connections: GET /view of the hub / Caddy's file_server", view},
-		{"sockets", "resident memory of the hub for each of 5,000 idle sockets; p99 of a prompt while one client in ten does not read / while all do", sockets},
-		{"hol8", "mean wait for 8 instances at 80 % load: reverse_proxy with round robin / hub", headOfLine(8, 600)},
-		{"hol30", "the same for 30 instances", headOfLine(30, 2000)},
-		{"affinity", "model switches per prompt for 30 instances at 70 % load, 6 models that take 5 s to load: hub / a central FIFO that knows no models", affinity},
-		{"fair", "mean slowdown of a tenant's prompts beside another one's 1,000 on 8 instances / alone on 4", fair},
-		{"interactive", "p95 wait of a person's prompts beside a batch that fills 8 instances, with preempt bulk / how long they run; printed beside it: without", interactive},
-		{"model", "mean wait for 8 instances at 80 % load: hub / simulator of the scheduler, whichever is larger / the other", model},
-		{"eta", "median of the difference between the wait that X-ComfyHub-Eta promises and the real one / the real one, for waits above 5 s", eta},
-		{"fleet", "how long 500 instances stand without work between two runs while 2,000 clients want them; the hub's processor time", fleet},
-		{"burst", "the same when 120 instances of 30 agents end at the same moment", simultaneous},
-		{"queue", "jobs/s that the scripts enqueue, claim and finish / tasks/s of asynq on the same Redis, 10 kB each", cycles},
-		{"scale", "a look and a claim with 100,000 waiting jobs of 1,000 tenants / with 1,000 of 10", scaling},
-		{"fifo8", "mean wait for 8 instances at 80 % load: hub / an ideal central FIFO", firstIn(8, 600)},
+		{"latency", "POST to execution_success, one prompt at a time: through the hub / direct", latency, false},
+		{"gap", "prompts/s of one instance with 300 trivial prompts waiting: through the hub / posted to it; the same with lookahead 1", gap, false},
+		{"cpu", "processor time of hub, agent and Redis for a trivial prompt; printed beside it: of the instance", processor, false},
+		{"submit", "accepted POST /prompt per second over 50 connections: hub / reverse_proxy to one instance", submit, false},
+		{"view", "bytes/s of 4 MB pictures over 16 connections: GET /view of the hub / Caddy's file_server", view, false},
+		{"sockets", "resident memory of the hub for each of 5,000 idle sockets; p99 of a prompt while one client in ten does not read / while all do", sockets, false},
+		{"fleet", "how long 500 instances stand without work between two runs while 2,000 clients want them; the hub's processor time", fleet, false},
+		{"burst", "the same when 120 instances of 30 agents end at the same moment", simultaneous, false},
+		{"queue", "jobs/s that the scripts enqueue, claim and finish / tasks/s of asynq on the same Redis, 10 kB each", cycles, false},
+		{"scale", "a look and a claim with 100,000 waiting jobs of 1,000 tenants / with 1,000 of 10", scaling, false},
+		{"hol8", "mean wait for 8 instances at 80 % load: a balancer with round robin / hub", waits("hol8"), true},
+		{"hol30", "the same for 30 instances", waits("hol30"), true},
+		{"pool4", "how much longer than they run pictures take on 4 instances at 70 % load: workers that poll / hub", waits("pool4"), true},
+		{"fifo8", "mean wait for 8 instances at 80 % load: hub with order fifo / an ideal central FIFO", waits("fifo8"), true},
+		{"affinity", "model switches per prompt for 30 instances at 70 % load, 6 models that take 5 s to load: hub / a central FIFO that knows no models", waits("affinity"), true},
+		{"fair", "mean slowdown of a tenant's prompts beside another one's 1,000 on 8 instances / alone on 4", waits("fair"), true},
+		{"interactive", "p95 wait of a person's prompts beside a batch that fills 8 instances, with preempt bulk / how long they run; printed beside it: without", waits("interactive"), true},
+		{"eta", "median of the difference between the wait that X-ComfyHub-Eta promises and the real one / the real one, for waits above 5 s", waits("eta"), true},
 	}
 }
 
@@ -59,12 +62,12 @@ const firstLook = "latency,gap,cpu,submit,hol8,queue"
 func main() {
 	names := flag.String("run", "", "names of benchmarks, separated by commas (default: all; list: print them)")
 	dir := flag.String("dir", "data/bench", "folder of logs and data; emptied first")
-	seed := flag.Uint64("seed", 1, "decides when prompts arrive and how long they take")
+	seed := flag.Uint64("seed", 1, "decides what is drawn by chance")
 	length := flag.Duration("length", 2*time.Minute, "how long fleet measures")
 	quick := flag.Bool("quick", false, "a first look: some of the benchmarks, with fewer prompts")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{*names, *dir, *seed, *length, os.Getenv("COMFYUI_URL"), *quick}, os.Stdout)
+	err := run(ctx, options{*names, *dir, *seed, *length, os.Getenv("COMFYUI_URL"), *quick, readWork}, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -79,6 +82,8 @@ type options struct {
 	length     time.Duration
 	comfyui    string
 	quick      bool
+	// machine reads what the machine has done.
+	machine func() work
 }
 
 func run(ctx context.Context, o options, out io.Writer) error {
@@ -122,25 +127,24 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
-// attempts is how often a benchmark is run until its figures mean something. Each time, simulated
-// prompts run half as fast.
+// attempts is how often a benchmark is run until its figures mean something.
 const attempts = 3
 
-// repeat runs a benchmark until the machine keeps up with it, and prints its figures, or why they
+// repeat runs a benchmark until it has had the machine to itself, and prints its figures, or why they
 // would mean nothing.
 func (o options) repeat(ctx context.Context, b benchmark, set programs.Set, dir string, out io.Writer) error {
-	var worthless void
-	for n := range attempts {
+	var strangers float64
+	for range attempts {
 		r, err := newRig(ctx, set, dir, out)
 		if err != nil {
 			return err
 		}
 		r.seed, r.length, r.comfyui, r.quick = o.seed, o.length, o.comfyui, o.quick
-		r.scale = fastest * float64(int(1)<<n)
+		before := o.machine()
 		figures, err := b.run(r)
 		r.stop()
-		if errors.As(err, &worthless) {
-			r.say("%v, at %g times the speed", err, 1/r.scale)
+		if strangers = before.strangers(o.machine()); err == nil && !b.exact && strangers > mostStrangers {
+			r.say("void: other programs used %.0f %% of the machine", 100*strangers)
 			continue
 		}
 		for _, f := range figures {
@@ -148,7 +152,7 @@ func (o options) repeat(ctx context.Context, b benchmark, set programs.Set, dir 
 		}
 		return err
 	}
-	fmt.Fprintf(out, "VOID name=%s: %s\n", b.name, worthless.reason)
+	fmt.Fprintf(out, "VOID name=%s: other programs used %.0f %% of the machine\n", b.name, 100*strangers)
 	return nil
 }
 

@@ -23,14 +23,10 @@ type rig struct {
 	dir  string
 	seed uint64
 	out  io.Writer
-	// siteWord is a word for the site of the hubs; empty for none.
-	siteWord string
 	// comfyui is the URL of a real ComfyUI that benchmarks of trivial prompts use in place of
 	// simulated instances; empty for none.
 	comfyui string
-	// scale is a factor on simulated times.
-	scale float64
-	// quick makes schedules a quarter as long.
+	// quick makes schedules a fifth as long.
 	quick bool
 	// length is how long a benchmark of a whole fleet measures.
 	length time.Duration
@@ -41,14 +37,6 @@ type rig struct {
 
 func newRig(ctx context.Context, set programs.Set, dir string, out io.Writer) (*rig, error) {
 	return &rig{ctx: ctx, set: set, dir: dir, out: out}, os.MkdirAll(dir, 0o700)
-}
-
-// prompts is how many a schedule has that should have so many.
-func prompts(r *rig, count int) int {
-	if r.quick {
-		return count / 4
-	}
-	return count
 }
 
 // stop stops everything, the last started first.
@@ -77,9 +65,8 @@ func (r *rig) start(name, path string, args ...string) (*programs.Program, error
 	return p, err
 }
 
-// instances starts simulated instances in one process. scale is a factor on all
-// simulated times, flags are more of those of `simulate`.
-func (r *rig) instances(count int, scale float64, flags ...string) (urls []string, p *programs.Program, err error) {
+// instances starts simulated instances in one process.
+func (r *rig) instances(count int) (urls []string, p *programs.Program, err error) {
 	first, err := freeport.Addresses(count)
 	if err != nil {
 		return nil, nil, err
@@ -92,9 +79,7 @@ func (r *rig) instances(count int, scale float64, flags ...string) (urls []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err = r.start("instances", r.set.Agent, append([]string{
-		"simulate", "--count", strconv.Itoa(count), "--port", text, "--time-scale", strconv.FormatFloat(scale, 'g', -1, 64), "--work-preview", "8",
-	}, flags...)...)
+	p, err = r.start("instances", r.set.Agent, "simulate", "--count", strconv.Itoa(count), "--port", text, "--work-preview", "8")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,7 +100,7 @@ func (r *rig) instances(count int, scale float64, flags ...string) (urls []strin
 // the real ComfyUI, which is each of them. p is nil for that one.
 func plain(r *rig, count int) (urls []string, p *programs.Program, err error) {
 	if r.comfyui == "" {
-		return r.instances(count, 1)
+		return r.instances(count)
 	}
 	return slices.Repeat([]string{r.comfyui}, count), nil, nil
 }
@@ -172,9 +157,6 @@ func (r *rig) fleet(name string, urls []string, embedded bool, words ...string) 
 	if h.Fleet, err = programs.NewFleet(r.set, dir, url); err != nil {
 		return nil, err
 	}
-	if r.siteWord != "" {
-		h.Env = append(h.Env, "COMFYHUB_SITE="+r.siteWord)
-	}
 	if len(words) > 0 {
 		if h.Set.Caddyfile, err = withWords(h.Set.Caddyfile, dir, words); err != nil {
 			return nil, err
@@ -205,4 +187,14 @@ func withWords(caddyfile, dir string, words []string) (string, error) {
 	}
 	file := filepath.Join(dir, "Caddyfile")
 	return file, os.WriteFile(file, []byte(before+block+strings.Join(words, "\n")+"\n"+after), 0o600)
+}
+
+// warmUp runs a few prompts: nobody waits for connections and code that is new.
+func (r *rig) warmUp(c *client, nonce int) error {
+	for n := range warm {
+		if _, err := c.post(r.ctx, c.body(0, nonce+n)); err != nil {
+			return err
+		}
+	}
+	return c.empty(r.ctx)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/comfyhub/comfyhub/internal/testing/figure"
 )
 
 const (
@@ -23,13 +25,13 @@ const (
 
 // sockets measures what an idle client costs the hub, and whether clients that do not
 // read delay the others.
-func sockets(r *rig) ([]figure, error) {
+func sockets(r *rig) ([]figure.Figure, error) {
 	var (
 		each int64
 		p99  [2]time.Duration
 	)
 	for side, reads := range []bool{true, false} {
-		urls, _, err := r.instances(crowdRunners, 1)
+		urls, _, err := r.instances(crowdRunners)
 		if err != nil {
 			return nil, err
 		}
@@ -57,11 +59,11 @@ func sockets(r *rig) ([]figure, error) {
 		c.close()
 		r.stop()
 	}
-	return []figure{
-		{name: "sockets", value: float64(each) / 1e3, unit: "kB", goal: 40, lower: true},
+	return []figure.Figure{
+		{Name: "sockets", Value: float64(each) / 1e3, Unit: "kB", Goal: 40, Lower: true},
 		{
-			name: "sockets-deaf", value: p99[1].Seconds() / p99[0].Seconds(), unit: "ratio", goal: 2, lower: true,
-			beside: fmt.Sprintf("p99 from the end at the instance to the client: %.1f ms with clients that do not read, %.1f ms without", ms(p99[1]), ms(p99[0])),
+			Name: "sockets-deaf", Value: p99[1].Seconds() / p99[0].Seconds(), Unit: "ratio", Goal: 2, Lower: true,
+			Beside: fmt.Sprintf("p99 from the end at the instance to the client: %.1f ms with clients that do not read, %.1f ms without", ms(p99[1]), ms(p99[0])),
 		},
 	}, nil
 }

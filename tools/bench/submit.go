@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/testing/figure"
 )
 
 const (
@@ -17,10 +19,10 @@ const (
 )
 
 // submit compares how many prompts are accepted.
-func submit(r *rig) ([]figure, error) {
+func submit(r *rig) ([]figure.Figure, error) {
 	rates := map[string]float64{}
 	for _, side := range []string{"proxy", "redis", "embedded"} {
-		urls, _, err := r.instances(1, 1)
+		urls, _, err := r.instances(1)
 		if err != nil {
 			return nil, err
 		}
@@ -42,9 +44,9 @@ func submit(r *rig) ([]figure, error) {
 		r.stop()
 	}
 	beside := fmt.Sprintf("%.0f prompts/s with Redis, %.0f embedded, %.0f through reverse_proxy", rates["redis"], rates["embedded"], rates["proxy"])
-	return []figure{
-		{name: "submit", value: rates["redis"] / rates["proxy"], unit: "ratio", goal: 0.7, beside: beside},
-		{name: "submit-embedded", value: rates["embedded"] / rates["proxy"], unit: "ratio", goal: 0.5},
+	return []figure.Figure{
+		{Name: "submit", Value: rates["redis"] / rates["proxy"], Unit: "ratio", Goal: 0.7, Beside: beside},
+		{Name: "submit-embedded", Value: rates["embedded"] / rates["proxy"], Unit: "ratio", Goal: 0.5},
 	}, nil
 }
 

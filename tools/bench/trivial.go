@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/testing/figure"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
@@ -20,7 +21,7 @@ const (
 
 // latency compares the time from POST /prompt to execution_success, one prompt at a
 // time.
-func latency(r *rig) ([]figure, error) {
+func latency(r *rig) ([]figure.Figure, error) {
 	urls, _, err := plain(r, 2)
 	if err != nil {
 		return nil, err
@@ -45,9 +46,9 @@ func latency(r *rig) ([]figure, error) {
 	}
 	d50, d99 := quantiles(took[direct])
 	h50, h99 := quantiles(took[through])
-	return []figure{{
-		name: "latency", value: h50.Seconds() / d50.Seconds(), unit: "ratio", goal: 1.5, lower: true,
-		beside: fmt.Sprintf("p50 %.1f ms through the hub, %.1f ms direct; p99 %.1f and %.1f ms", ms(h50), ms(d50), ms(h99), ms(d99)),
+	return []figure.Figure{{
+		Name: "latency", Value: h50.Seconds() / d50.Seconds(), Unit: "ratio", Goal: 1.5, Lower: true,
+		Beside: fmt.Sprintf("p50 %.1f ms through the hub, %.1f ms direct; p99 %.1f and %.1f ms", ms(h50), ms(d50), ms(h99), ms(d99)),
 	}}, nil
 }
 
@@ -159,30 +160,30 @@ func (r *rig) times(h *hub, instance *programs.Program) [4]time.Duration {
 }
 
 // gap compares how fast an instance works off trivial prompts.
-func gap(r *rig) ([]figure, error) {
+func gap(r *rig) ([]figure.Figure, error) {
 	direct, err := r.burst("", false)
 	if err != nil {
 		return nil, err
 	}
-	var figures []figure
-	for _, f := range []figure{{name: "gap", goal: 0.8}, {name: "gap-lookahead", goal: 0.95}} {
+	var figures []figure.Figure
+	for _, f := range []figure.Figure{{Name: "gap", Goal: 0.8}, {Name: "gap-lookahead", Goal: 0.95}} {
 		var words []string
-		if f.name == "gap-lookahead" {
+		if f.Name == "gap-lookahead" {
 			words = []string{"lookahead 1"}
 		}
-		through, err := r.burst(f.name, true, words...)
+		through, err := r.burst(f.Name, true, words...)
 		if err != nil {
 			return nil, err
 		}
-		f.value, f.unit = through.rate/direct.rate, "ratio"
-		f.beside = fmt.Sprintf("%.0f prompts/s through the hub, %.0f direct", through.rate, direct.rate)
+		f.Value, f.Unit = through.rate/direct.rate, "ratio"
+		f.Beside = fmt.Sprintf("%.0f prompts/s through the hub, %.0f direct", through.rate, direct.rate)
 		figures = append(figures, f)
 	}
 	return figures, nil
 }
 
 // processor measures the processor time of a trivial prompt.
-func processor(r *rig) ([]figure, error) {
+func processor(r *rig) ([]figure.Figure, error) {
 	b, err := r.burst("hub", true)
 	if err != nil {
 		return nil, err
@@ -191,7 +192,7 @@ func processor(r *rig) ([]figure, error) {
 	if r.comfyui == "" {
 		beside += fmt.Sprintf("; the simulated instance %.1f ms", ms(b.instance))
 	}
-	return []figure{{
-		name: "cpu", value: ms(b.hub + b.agent + b.redis), unit: "ms", goal: 3, lower: true, beside: beside,
+	return []figure.Figure{{
+		Name: "cpu", Value: ms(b.hub + b.agent + b.redis), Unit: "ms", Goal: 3, Lower: true, Beside: beside,
 	}}, nil
 }

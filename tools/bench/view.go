@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/testing/figure"
 )
 
 const (
@@ -25,8 +27,8 @@ const (
 )
 
 // view compares how fast pictures are served.
-func view(r *rig) ([]figure, error) {
-	urls, _, err := r.instances(1, 1)
+func view(r *rig) ([]figure.Figure, error) {
+	urls, _, err := r.instances(1)
 	if err != nil {
 		return nil, err
 	}
@@ -63,9 +65,9 @@ func view(r *rig) ([]figure, error) {
 			}
 		}
 	}
-	return []figure{{
-		name: "view", value: rates[0] / rates[1], unit: "ratio", goal: 1,
-		beside: fmt.Sprintf("%.0f MB/s from the hub, %.0f MB/s from file_server", rates[0]/1e6, rates[1]/1e6),
+	return []figure.Figure{{
+		Name: "view", Value: rates[0] / rates[1], Unit: "ratio", Goal: 1,
+		Beside: fmt.Sprintf("%.0f MB/s from the hub, %.0f MB/s from file_server", rates[0]/1e6, rates[1]/1e6),
 	}}, nil
 }
 

@@ -1,7 +1,8 @@
-package main
+package waits
 
 import (
 	"container/heap"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -16,6 +17,9 @@ const (
 
 // load is the share of the time for which the line benchmarks keep instances busy.
 const load = 0.8
+
+// workSteps is how many steps a prompt has; each is a message and a picture.
+const workSteps = 8
 
 // arrival is a prompt of a schedule, in simulated time.
 type arrival struct {
@@ -39,6 +43,22 @@ func arrivals(seed uint64, instances, count int, load float64) []arrival {
 		list[n].takes = video
 	}
 	return list
+}
+
+// meanTakes is the mean run time of the prompts that arrivals draws.
+func meanTakes() time.Duration { return (picture*(videoEach-1) + video) / videoEach }
+
+// body is a POST /prompt of a schedule's prompt. Each is somebody else's: a client's own prompts keep
+// their order. Each nonce makes another picture, so that no instance has it in its cache.
+func (a arrival) body(client string, nonce int) string {
+	work := fmt.Sprintf(`{"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": %d, "nonce": %d}}`, a.takes.Seconds(), workSteps, nonce)
+	image := fmt.Sprintf(`"1": {"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": %d}}`, nonce)
+	if a.model != 0 {
+		image = fmt.Sprintf(`"1": {"class_type": "VAEDecode", "inputs": {"samples": ["4", 0], "vae": ["5", 2]}},
+			"4": {"class_type": "EmptyLatentImage", "inputs": {"width": 16, "height": 16, "batch_size": 1}},
+			"5": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": %q}}`, modelFile(a.model))
+	}
+	return fmt.Sprintf(`{"client_id": %q, "prompt": {%s, "2": %s, "3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "waits"}}}}`, client, image, work)
 }
 
 // ideal is the mean wait if one queue gave the prompts to the instances in the order

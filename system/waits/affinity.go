@@ -1,14 +1,20 @@
-package main
+package waits
 
 import (
 	"container/heap"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/testing/figure"
+	"github.com/comfyhub/comfyhub/system"
 )
 
 // Six checkpoints that take five seconds to load, and room for one of them in a GPU.
@@ -23,59 +29,46 @@ func modelFile(number int) string { return "model" + strconv.Itoa(number) + ".sa
 
 // affinity compares how often instances load models, behind the hub and behind a queue
 // that knows nothing of them.
-func affinity(r *rig) ([]figure, error) {
-	const instances, count = 30, 1500
-	list := arrivals(r.seed, instances, count, affinityLoad)
-	random := rand.New(rand.NewPCG(r.seed, 4))
-	flags := []string{"--load-time", modelLoad.String(), "--vram", "8GiB"}
-	for n := range modelCount {
-		flags = append(flags, "--model", "checkpoints/"+modelFile(n+1))
-	}
+func affinity(t *testing.T, o options) figure.Figure {
+	const instances = 30
+	list := arrivals(o.seed, instances, o.some(1500), affinityLoad)
+	random := rand.New(rand.NewPCG(o.seed, 4)) // #nosec G404 -- repeatable, not secret
 	for n := range list {
 		list[n].model = 1 + random.IntN(modelCount)
 	}
-	urls, _, err := r.instances(instances, r.scale, flags...)
-	if err != nil {
-		return nil, err
+	c := system.Config{Comfy: sim.Config{LoadTime: modelLoad, VRAM: 8 << 30, Models: map[string][]string{"checkpoints": nil}}}
+	for n := range modelCount {
+		c.Comfy.Models["checkpoints"] = append(c.Comfy.Models["checkpoints"], modelFile(n+1))
 	}
-	bound := time.Duration(10 * float64(time.Second) * r.scale) // the default, in simulated time
-	h, err := r.fleet("hub", urls, false, "overtaking "+bound.String())
-	if err != nil {
-		return nil, err
-	}
-	c := newClient(h.URL(""), 50)
-	all, mean, err := r.play(list, c, []*client{c})
-	if err != nil {
-		return nil, err
-	}
-	switched, err := switches(r.ctx, c, all)
-	if err != nil {
-		return nil, err
-	}
+	var all []played
+	var switched int
+	inWorld(t, instances, c, func(r *rig) {
+		all = r.play(list, r.hub)
+		switched = r.switches(all)
+	})
 	blind, blindWait := blindly(list, instances)
-	perPrompt := func(n int) float64 { return float64(n) / float64(count) }
-	return []figure{{
-		name: "affinity", value: perPrompt(switched) / perPrompt(blind), unit: "ratio", goal: 0.5, lower: true,
-		beside: fmt.Sprintf("%.2f switches per prompt with the hub, %.2f without; mean wait %.2f s and %.2f s (simulated seconds)",
-			perPrompt(switched), perPrompt(blind), mean.Seconds(), blindWait.Seconds()),
-	}}, nil
+	perPrompt := func(n int) float64 { return float64(n) / float64(len(list)) }
+	return figure.Figure{
+		Name: "affinity", Value: perPrompt(switched) / perPrompt(blind), Unit: "ratio", Goal: 0.5, Lower: true,
+		Beside: fmt.Sprintf("%.2f switches per prompt with the hub, %.2f without; mean wait %.2f s and %.2f s",
+			perPrompt(switched), perPrompt(blind), mean(all).Seconds(), blindWait.Seconds()),
+	}
 }
 
 // switches counts the prompts before which their instance had another model.
-func switches(ctx context.Context, c *client, all []played) (count int, err error) {
+func (r *rig) switches(all []played) (count int) {
 	slices.SortFunc(all, func(a, b played) int { return a.began.Compare(b.began) })
 	loaded := map[string]int{}
 	for _, p := range all {
-		var j struct{ Instance string }
-		if err := c.call(ctx, http.MethodGet, "/hub/jobs/"+p.id, nil, &j); err != nil {
-			return 0, err
-		}
-		if loaded[j.Instance] != p.model {
+		var job struct{ Instance string }
+		_, err := r.call(http.MethodGet, r.hub(0)+"/hub/jobs/"+p.id, "", &job)
+		require.NoError(r.t, err)
+		if loaded[job.Instance] != p.model {
 			count++
 		}
-		loaded[j.Instance] = p.model
+		loaded[job.Instance] = p.model
 	}
-	return count, nil
+	return count
 }
 
 // blindly is [ideal] with models: it returns how often they are loaded, and the mean wait.
