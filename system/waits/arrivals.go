@@ -18,8 +18,9 @@ const (
 // load is the share of the time for which the line benchmarks keep instances busy.
 const load = 0.8
 
-// workSteps is how many steps a prompt has; each is a message and a picture.
-const workSteps = 8
+// stepTakes is how long a step of a video takes. Each is a message and a picture; by their number the
+// hub tells videos from pictures before it has seen any.
+const stepTakes = 4 * time.Second
 
 // arrival is a prompt of a schedule, in simulated time.
 type arrival struct {
@@ -51,7 +52,7 @@ func meanTakes() time.Duration { return (picture*(videoEach-1) + video) / videoE
 // body is a POST /prompt of a schedule's prompt. Each is somebody else's: a client's own prompts keep
 // their order. Each nonce makes another picture, so that no instance has it in its cache.
 func (a arrival) body(client string, nonce int) string {
-	work := fmt.Sprintf(`{"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": %d, "nonce": %d}}`, a.takes.Seconds(), workSteps, nonce)
+	work := fmt.Sprintf(`{"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": %d, "nonce": %d}}`, a.takes.Seconds(), max(4, int(a.takes/stepTakes)), nonce)
 	image := fmt.Sprintf(`"1": {"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": %d}}`, nonce)
 	if a.model != 0 {
 		image = fmt.Sprintf(`"1": {"class_type": "VAEDecode", "inputs": {"samples": ["4", 0], "vae": ["5", 2]}},

@@ -15,10 +15,15 @@ import (
 
 // client talks to a ComfyUI, or to what stands for one.
 type client struct {
-	url  string
-	id   string // client id of its prompts
-	http *http.Client
+	url string
+	id  string // client id of its prompts
+	// tenant is whom its requests are for, at a hub that knows tenantSecret; empty for whoever asks.
+	tenant string
+	http   *http.Client
 }
+
+// tenantSecret is what clients show to name tenants.
+const tenantSecret = "only-for-benchmarks"
 
 // newClient returns a client that keeps some connections open.
 func newClient(url string, connections int) *client {
@@ -89,6 +94,10 @@ func (c *client) call(ctx context.Context, method, path string, body []byte, v a
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.tenant != "" {
+		r.Header.Set("X-ComfyHub-Tenant", c.tenant)
+		r.Header.Set("Authorization", "Bearer "+tenantSecret)
 	}
 	return answer(c.http, r, v)
 }

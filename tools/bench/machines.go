@@ -21,8 +21,9 @@ type machines struct {
 	urls []string // of the instances
 }
 
-// machines starts a hub and machines with some instances each.
-func startMachines(r *rig, count, instances int) (*machines, error) {
+// startMachines starts a hub and machines with some instances each. words are lines for the hub's
+// Caddyfile.
+func startMachines(r *rig, count, instances int, words ...string) (*machines, error) {
 	m := &machines{}
 	for n := range count {
 		urls, _, err := r.instances(instances)
@@ -31,7 +32,7 @@ func startMachines(r *rig, count, instances int) (*machines, error) {
 		}
 		m.urls = append(m.urls, urls...)
 		if n == 0 {
-			m.hub, err = r.fleet("hub", urls, false)
+			m.hub, err = r.fleet("hub", urls, false, words...)
 		} else {
 			_, err = m.join(fmt.Sprint("bench", n), urls)
 		}

@@ -43,6 +43,7 @@ func benchmarks() []benchmark {
 		{"sockets", "resident memory of the hub for each of 5,000 idle sockets; p99 of a prompt while one client in ten does not read / while all do", sockets, false},
 		{"fleet", "how long 500 instances stand without work between two runs while 2,000 clients want them; the hub's processor time", fleet, false},
 		{"burst", "the same when 120 instances of 30 agents end at the same moment", simultaneous, false},
+		{"crowded", "processor time of the hub while 10,000 prompts of 1,000 tenants wait and 1,000 sockets are open at 500 instances; for one more prompt / without them", crowded, false},
 		{"queue", "jobs/s that the scripts enqueue, claim and finish / tasks/s of asynq on the same Redis, 10 kB each", cycles, false},
 		{"scale", "a look and a claim with 100,000 waiting jobs of 1,000 tenants / with 1,000 of 10", scaling, false},
 		{"hol8", "mean wait for 8 instances at 80 % load: a balancer with round robin / hub", waits("hol8"), true},

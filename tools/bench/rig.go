@@ -65,8 +65,8 @@ func (r *rig) start(name, path string, args ...string) (*programs.Program, error
 	return p, err
 }
 
-// instances starts simulated instances in one process.
-func (r *rig) instances(count int) (urls []string, p *programs.Program, err error) {
+// instances starts simulated instances in one process. flags are more of those of `simulate`.
+func (r *rig) instances(count int, flags ...string) (urls []string, p *programs.Program, err error) {
 	first, err := freeport.Addresses(count)
 	if err != nil {
 		return nil, nil, err
@@ -79,7 +79,7 @@ func (r *rig) instances(count int) (urls []string, p *programs.Program, err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err = r.start("instances", r.set.Agent, "simulate", "--count", strconv.Itoa(count), "--port", text, "--work-preview", "8")
+	p, err = r.start("instances", r.set.Agent, append([]string{"simulate", "--count", strconv.Itoa(count), "--port", text, "--work-preview", "8"}, flags...)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -157,6 +157,7 @@ func (r *rig) fleet(name string, urls []string, embedded bool, words ...string) 
 	if h.Fleet, err = programs.NewFleet(r.set, dir, url); err != nil {
 		return nil, err
 	}
+	h.Env = append(h.Env, "COMFYHUB_TENANT_SECRET="+tenantSecret)
 	if len(words) > 0 {
 		if h.Set.Caddyfile, err = withWords(h.Set.Caddyfile, dir, words); err != nil {
 			return nil, err
