@@ -104,7 +104,7 @@ demo() {
 sim_and_clients() {
 	local logs conformance sim failed=0
 	logs=$(mktemp -d)
-	nice make sim GOTEST=.ci/test >"$logs/sim" 2>&1 &
+	nice make sim SEEDS=100 GOTEST=.ci/test >"$logs/sim" 2>&1 &
 	sim=$!
 	node .ci/conformance.mjs --columns 'hub 0.33.0 x3,a1111 hub' >"$logs/conformance" 2>&1 &
 	conformance=$!

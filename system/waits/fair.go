@@ -52,6 +52,7 @@ func slowdown(all []played) float64 {
 // beside plays a schedule for the tenant late while prompts of the tenant early wait.
 func beside(t *testing.T, list []arrival, instances, others int, takes time.Duration, settings func(*config.Settings)) (all []played) {
 	inWorld(t, instances, system.Config{Settings: settings}, func(r *rig) {
+		r.tenant = "late"
 		other := *r
 		other.tenant = "early"
 		for n := range others {

@@ -65,10 +65,11 @@ func main() {
 	dir := flag.String("dir", "data/bench", "folder of logs and data; emptied first")
 	seed := flag.Uint64("seed", 1, "decides what is drawn by chance")
 	length := flag.Duration("length", 2*time.Minute, "how long fleet measures")
+	table := flag.Bool("table", false, "print rows for docs/performance.md beside the figures")
 	quick := flag.Bool("quick", false, "a first look: some of the benchmarks, with fewer prompts")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{*names, *dir, *seed, *length, os.Getenv("COMFYUI_URL"), *quick, readWork}, os.Stdout)
+	err := run(ctx, options{*names, *dir, *seed, *length, os.Getenv("COMFYUI_URL"), *quick, readWork, *table}, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -85,6 +86,8 @@ type options struct {
 	quick      bool
 	// machine reads what the machine has done.
 	machine func() work
+	// table asks for rows of the tables in the docs.
+	table bool
 }
 
 func run(ctx context.Context, o options, out io.Writer) error {
@@ -150,6 +153,9 @@ func (o options) repeat(ctx context.Context, b benchmark, set programs.Set, dir 
 		}
 		for _, f := range figures {
 			fmt.Fprintln(out, f)
+			if o.table {
+				fmt.Fprintln(out, f.Row(b.about))
+			}
 		}
 		return err
 	}

@@ -40,6 +40,20 @@ func (f Figure) String() string {
 	return line
 }
 
+// Row is a row of the tables in docs/performance.md, given what is compared.
+func (f Figure) Row(about string) string {
+	bound := "at least"
+	if f.Lower {
+		bound = "at most"
+	}
+	unit := map[string]string{"percent": " %", "ratio": ""}
+	suffix, known := unit[f.Unit]
+	if !known {
+		suffix = " " + f.Unit
+	}
+	return fmt.Sprintf("| `%s` | %s | %.2g%s | %s %g%s |", f.Name, about, f.Value, suffix, bound, f.Goal, suffix)
+}
+
 // Find reads the first figure of a text, as String writes it.
 func Find(text string) (f Figure, err error) {
 	_, text, found := strings.Cut(text, "BENCH ")

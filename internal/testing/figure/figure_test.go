@@ -23,3 +23,9 @@ func TestFigureIsFound(t *testing.T) {
 		require.Error(t, err, "%q", text)
 	}
 }
+
+func TestRow(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "| `hol8` | robin / hub | 31 | at least 25 |", figure.Figure{Name: "hol8", Value: 31.46, Unit: "ratio", Goal: 25}.Row("robin / hub"))
+	require.Equal(t, "| `cpu` | of a prompt | 7.7 ms | at most 3 ms |", figure.Figure{Name: "cpu", Value: 7.68, Unit: "ms", Goal: 3, Lower: true}.Row("of a prompt"))
+}

@@ -1,6 +1,8 @@
 """ComfyScript: reads all of /object_info, names its nodes like `EmptyImage.0`, and ends on `executing` null."""
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -8,7 +10,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "lib"))
 from harness import Graph, main, same  # noqa: E402
 
-os.chdir(tempfile.mkdtemp(prefix="comfy-script-"))  # it writes its node stubs where it is started
+stubs = tempfile.mkdtemp(prefix="comfy-script-")  # it writes its node stubs where it is started
+atexit.register(shutil.rmtree, stubs, ignore_errors=True)
+os.chdir(stubs)
 
 
 def workflow(server):
