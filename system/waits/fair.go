@@ -2,6 +2,7 @@ package waits
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -67,8 +68,7 @@ func beside(t *testing.T, list []arrival, instances, others int, takes time.Dura
 
 // cancel ends all that the tenant has, so that nobody need wait for it.
 func (r *rig) cancel() {
-	var none any
-	_, err := r.call("POST", r.hub(0)+"/queue", `{"clear": true}`, &none)
+	_, err := r.call(http.MethodPost, r.hub(0)+"/queue", `{"clear": true}`, nil)
 	require.NoError(r.t, err)
 }
 

@@ -40,8 +40,9 @@ func pool(t *testing.T, o options) figure.Figure {
 		}
 	})
 	return figure.Figure{
-		Name: "pool4", Value: polling.Seconds() / ours.Seconds(), Unit: "ratio", Goal: 5,
-		Beside: fmt.Sprintf("pictures of %.0f s take %.2f s longer than they run with workers that poll, %.2f s with the hub", picture.Seconds(), polling.Seconds(), ours.Seconds()),
+		Name: "pool4", Value: polling.Seconds() / ours.Seconds(), Unit: "ratio", Goal: 2,
+		Beside: fmt.Sprintf("pictures of %.0f s take %.2f s longer than they run with workers that poll, %.2f s with the hub, %.2f s with an ideal queue",
+			picture.Seconds(), polling.Seconds(), ours.Seconds(), ideal(list, instances).Seconds()),
 	}
 }
 

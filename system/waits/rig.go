@@ -111,7 +111,7 @@ func (r *rig) post(p *played, place, body string) error {
 	return nil
 }
 
-// call makes a request and reads JSON into v.
+// call makes a request and reads JSON into v, which may be nil.
 func (r *rig) call(method, url, body string, v any) (http.Header, error) {
 	request, err := http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -133,6 +133,8 @@ func (r *rig) call(method, url, body string, v any) (http.Header, error) {
 		return nil, err
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s %s: %s: %.300s", method, url, resp.Status, answer)
+	case v == nil:
+		return resp.Header, nil
 	}
 	return resp.Header, json.Unmarshal(answer, v)
 }
