@@ -271,6 +271,8 @@ type App struct {
 	// that was not.
 	begun bool
 	web   func() (any, error)
+	// ended says why this configuration is over, once it is.
+	ended func() error
 	// held means that a reference to shared still has to be returned to the pool.
 	// The pointer itself stays, because requests of an older configuration outlive
 	// its Cleanup.
@@ -304,6 +306,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.logs = ctx.Slogger().Handler()
 	a.web = func() (any, error) { return ctx.AppIfConfigured("http") }
 	a.audits = auditHandler(ctx)
+	a.ended = func() error { return context.Cause(ctx) }
 
 	shared, err := acquire(a.identity)
 	if err != nil {
@@ -359,6 +362,7 @@ func (a *App) Stop() error {
 // halfway, and returning a reference twice would take the hub from the
 // configuration that is serving.
 func (a *App) Cleanup() error {
+	tellOccupied(a)
 	tellAtValidate(a)
 	if !a.held {
 		return nil

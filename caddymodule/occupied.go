@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"syscall"
@@ -51,6 +52,19 @@ func occupied(site *Handler) error {
 		return fmt.Errorf("another program already listens at %s: stop it, or %s", at, move)
 	}
 	return nil
+}
+
+// tellOccupied says what [App.Start] would have said, if Caddy had asked it before the web server:
+// it starts its apps in any order, and the web server only knows that the address is in use.
+func tellOccupied(a *App) {
+	if a.occupied == nil || a.begun || a.ended == nil {
+		return
+	}
+	why := a.ended()
+	if why == nil || !strings.HasPrefix(why.Error(), "configuration start error") || strings.Contains(why.Error(), a.occupied.Error()) {
+		return
+	}
+	slog.New(a.logs).Error(a.occupied.Error())
 }
 
 // taken reports whether a program listens at an address. It tries to, without sharing the port as

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
@@ -49,6 +51,24 @@ func TestCommandsForPeople(t *testing.T) {
 	}{{1, []string{"status", "none"}}, {2, []string{"submit"}}, {2, []string{"--none"}}, {2, []string{"none"}}, {4, []string{"status", id, "--hub", "http://127.0.0.1:1"}}} {
 		_, code = run("", c.args...)
 		require.Equal(t, c.code, code, c.args)
+	}
+}
+
+// Where another program has the hub's port, the hub says so at each start, whether Caddy starts the
+// hub or its web server first.
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	set := programstest.Built(t)
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { _ = taken.Close() })
+	for range 8 {
+		cmd := exec.Command(set.Caddy, "run", "--config", set.Caddyfile, "--adapter", "caddyfile") // #nosec G204 -- our own program
+		cmd.Env = append(os.Environ(), "COMFYHUB_ADDR="+taken.Addr().String(), "COMFYHUB_OPERATORS="+must.Get(freeport.Address())(t),
+			"COMFYHUB_ADMIN="+must.Get(freeport.Address())(t), "COMFYHUB_GOSSIP="+must.Get(freeport.Address())(t), "COMFYHUB_DATA="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), "another program already listens at "+taken.Addr().String())
+		require.Contains(t, string(out), "COMFYHUB_ADDR=127.0.0.1:8100")
 	}
 }
 
