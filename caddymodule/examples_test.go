@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -176,5 +177,24 @@ func TestRootCaddyfileTakesSecretsFromFiles(t *testing.T) {
 			require.Equal(t, []string{secret}, app.Secret)
 			require.Equal(t, redis, app.Redis)
 		})
+	}
+}
+
+// The Caddyfile that a hub on AWS writes by docker/terraform/hub.sh is one, with GPU machines that come and
+// go and without.
+func TestTerraformCaddyfile(t *testing.T) {
+	t.Parallel()
+	script := string(must.Get(os.ReadFile("../docker/terraform/hub.sh"))(t))
+	_, text, found := strings.Cut(script, "cat >/etc/comfyhub/Caddyfile <<END\n")
+	require.True(t, found)
+	text, _, found = strings.Cut(text, "\nEND\n")
+	require.True(t, found)
+	for scale, want := range map[string]string{"": `"operators":["ada"]`, "scale gpu {\nmax 4\nprovider ec2 comfyhub-gpu eu-central-1\n}": `"ec2":"comfyhub-gpu"`} {
+		cmd := exec.Command("sh", "-c", "cat <<END\n"+text+"\nEND\n") // #nosec G204 -- our own script
+		cmd.Env = []string{"HOST=hub.example.com", "OPERATORS=ada", "LOGINS=ada $2a$14$qqqqqqqqqqqqqqqqqqqqqOqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq\nbob $2a$14$qqqqqqqqqqqqqqqqqqqqqOqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq", "SCALE=" + scale}
+		config, err := adapt(t, string(must.Get(cmd.Output())(t)))
+		require.NoError(t, err)
+		require.Contains(t, string(config), want)
+		require.Contains(t, string(config), `"not":[{"path":["/hub/tunnel"]}]`)
 	}
 }
