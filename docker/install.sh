@@ -206,14 +206,15 @@ groups=''
 if [ -n "$servers" ]; then
 	say "  $servers"
 else
-	usual=$(i=0 && while [ $i -lt 8 ]; do printf '127.0.0.1:%s\n' $((3188 + i)) $((3130 + i)) && i=$((i + 1)); done && echo 127.0.0.1:8188)
+	usual=$(i=0 && while [ $i -lt 8 ]; do printf '127.0.0.1:%s\n' $((3188 + i)) $((3130 + i)) && i=$((i + 1)); done
+		i=8188 && while [ $i -lt 8200 ]; do echo 127.0.0.1:$i && i=$((i + 1)); done)
 	for address in $(printf '%s\n%s\n' "$running" "$usual" | awk 'NF && !seen[$1]++ { print $1 }'); do
 		if answers "http://$address"; then
 			say "  http://$address"
 			servers=$(add "$servers" "http://$address")
 		fi
 	done
-	[ -n "$servers" ] || say "  none yet; the agent looks for them again and again at ports 3130-3137, 3188-3195 and 8188"
+	[ -n "$servers" ] || say "  none yet; the agent looks for them again and again at ports 3130-3137, 3188-3195 and 8188-8199"
 fi
 # The agent looks at the model folders of these servers, which often only a group can read.
 for address in $(printf '%s' "$servers" | tr ',' '\n' | sed 's|.*//||; s|/.*||; s|^localhost:|127.0.0.1:|'); do

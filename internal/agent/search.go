@@ -17,9 +17,9 @@ import (
 // GPU from 3188 or 3130 on, or from ComfyUI's own default.
 func conventionalPorts() []int {
 	var ports []int
-	for _, first := range []int{3188, 3130, 8188} {
-		for gpu := range 8 {
-			ports = append(ports, first+gpu)
+	for _, run := range []struct{ first, count int }{{3188, 8}, {3130, 8}, {8188, 12}} {
+		for gpu := range run.count {
+			ports = append(ports, run.first+gpu)
 		}
 	}
 	return ports

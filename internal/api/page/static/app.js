@@ -81,6 +81,7 @@ function paint() {
 // open shows the view that the address names.
 function open() {
   const { name, module, more } = address();
+  if (module === results && !store.ready) return; // this may be the operators' site, which has none
   for (const other of Object.keys(views)) {
     const tab = document.getElementById(`tab-${other}`);
     tab.setAttribute('aria-selected', other === name);
@@ -129,7 +130,7 @@ function elsewhere() {
 function source() {
   const line = document.getElementById('source');
   const { from, name } = store.web_ui;
-  line.hidden = !from;
+  line.hidden = !from || (!name && store.instances.size === 0); // of no instance, none may serve it
   text(line, from && (name ? `${t(`webui.${from}`)} ${name}` : t('webui.none')));
 }
 
@@ -138,6 +139,10 @@ function update() {
     const { results: _, ...rest } = all;
     views = store.me.operators_site ? rest : all;
     restart();
+    return;
+  }
+  if (shown === null && store.ready) {
+    open();
     return;
   }
   const warning = document.getElementById('warning');
