@@ -23,8 +23,10 @@ uses = {
     "like the manifests": bare,
     "with everything": {"ingress": {"enabled": True}, "monitoring": {"enabled": True}},
     "several hubs": {
-        "hub": {"replicas": 3, "storage": "s3://bucket/files", "caddyfile": "http://:8080 {\n\trespond 204\n}", "env": [{"name": "AWS_REGION", "value": "eu-west-1"}]},
+        "hub": {"replicas": 3, "storage": "s3://bucket/files", "caddyfile": "import /etc/caddy/Caddyfile\n\nhttp://:8080 {\n\trespond 204\n}\n", "env": [{"name": "AWS_REGION", "value": "eu-west-1"}]},
         "redis": {"enabled": False},
+        "imagePullSecrets": [{"name": "registry"}],
+        "service": {"type": "LoadBalancer", "annotations": {"a": "b"}},
     },
     "a hub alone": {"agent": {"enabled": False}, "hub": {"volume": {"storageClass": "fast"}}},
 }
@@ -75,6 +77,11 @@ def main():
         try:
             rendered(chart, {"hub": {"replicas": 2}})
             wrong.append("several hubs share a volume")
+        except helm_python.HelmError:
+            pass
+        try:
+            rendered(chart, {"hub": {"imgae": "x"}})
+            wrong.append("a misspelt value is taken")
         except helm_python.HelmError:
             pass
         chart_has = rendered(chart, bare | {"ingress": {"enabled": True}, "monitoring": {"enabled": True}})
