@@ -155,7 +155,7 @@ func (v *boardView) lookAtQueue(ctx context.Context, b *Board, seen *boardSeen, 
 	}
 	seen.counts, seen.jobs = counts, make(map[string]JobRow, len(shown))
 	outlook, clean := b.dispatch.Forecasts.From(ctx, shown...), b.insight.cleaner(v.sight.all)
-	for n, position := range b.insight.positions(ctx, shown...) {
+	for n, position := range b.insight.Positions(ctx, shown...) {
 		j := shown[n]
 		row := JobRow{
 			Key: j.Key, ID: j.ID, Tenant: j.Tenant, Order: strings.TrimSuffix(j.Rank, j.Key), Priority: j.Priority, Band: j.Band(),

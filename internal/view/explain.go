@@ -51,7 +51,7 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 			j.Reason = pausedReason
 			break
 		}
-		position = s.positions(ctx, j)[0]
+		position = s.Positions(ctx, j)[0]
 		if own, ok := outlook.Before(j); ok && position >= len(own) {
 			e.Ahead = &Ahead{Own: own, Others: position - len(own)}
 		}

@@ -64,7 +64,7 @@ func (s *Insight) views(ctx context.Context, live []job.Job, clean func(string) 
 	var out []JobView
 	outlook := s.Dispatch.Forecasts.From(ctx, live...)
 	live = seen(live)
-	for n, position := range s.positions(ctx, live...) {
+	for n, position := range s.Positions(ctx, live...) {
 		j := live[n]
 		if j.Paused {
 			out = append(out, view(j, -1, -1, clean))
@@ -106,7 +106,7 @@ func (s *Insight) Whole(ctx context.Context, j job.Job, clean func(string) strin
 	}
 	j, position := j.Seen(), -1
 	if j.State == job.Queued {
-		position = s.positions(ctx, j)[0]
+		position = s.Positions(ctx, j)[0]
 		if needs, ok := s.needs(ctx, j); ok {
 			j.Reason = s.waitsFor(ctx, j, needs)
 		}
@@ -132,8 +132,8 @@ func (s *Insight) eta(o *dispatch.Outlook, j job.Job, position int) time.Duratio
 	return o.ETA(j, position)
 }
 
-// positions returns the places of jobs, -1 for each that does not wait or whose place is unknown.
-func (s *Insight) positions(ctx context.Context, jobs ...job.Job) []int {
+// Positions returns the places of jobs, -1 for each that does not wait or whose place is unknown.
+func (s *Insight) Positions(ctx context.Context, jobs ...job.Job) []int {
 	positions, err := s.Queue.Positions(ctx, jobs...)
 	if err != nil {
 		return slices.Repeat([]int{-1}, len(jobs))

@@ -62,7 +62,7 @@ func (s Finder) Search(ctx context.Context, v Viewer, f job.Filter, cursor strin
 	out := FoundJobs{Looked: found.Looked, Next: found.Next}
 	outlook := s.Dispatch.Forecasts.From(ctx, found.Jobs...)
 	jobs := seen(found.Jobs)
-	for n, position := range s.positions(ctx, jobs...) {
+	for n, position := range s.Positions(ctx, jobs...) {
 		j := jobs[n]
 		switch {
 		case j.Paused:

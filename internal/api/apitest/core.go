@@ -87,13 +87,18 @@ func (c *Jobs) Job(ctx context.Context, v view.Viewer, id string) (view.JobView,
 	if err == nil && j.Key == "" {
 		err = view.ErrNoJob
 	}
-	seen := view.JobView{Job: j, Position: -1, ETA: -1, Begins: -1}
-	if j.State == job.Queued {
-		live, _ := c.Live(ctx, v.Tenant)
+	return view.JobView{Job: j, Position: c.Positions(ctx, j)[0], ETA: -1, Begins: -1}, err
+}
+
+// Positions implements what rooms ask of [view.Insight]. Here tenants do not wait for each other.
+func (c *Jobs) Positions(ctx context.Context, jobs ...job.Job) []int {
+	positions := make([]int, len(jobs))
+	for n, j := range jobs {
+		live, _ := c.Live(ctx, j.Tenant)
 		live = slices.DeleteFunc(live, func(j job.Job) bool { return j.State != job.Queued })
-		seen.Position = slices.IndexFunc(live, func(other job.Job) bool { return other.Key == j.Key })
+		positions[n] = slices.IndexFunc(live, func(other job.Job) bool { return other.Key == j.Key })
 	}
-	return seen, err
+	return positions
 }
 
 // Doing implements what rooms ask of [view.Insight].

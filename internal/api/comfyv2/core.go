@@ -32,6 +32,7 @@ type Core struct {
 	}
 	Insight interface {
 		Job(ctx context.Context, v view.Viewer, id string) (view.JobView, error)
+		Positions(ctx context.Context, jobs ...job.Job) []int
 		Doing(j job.Job) view.Doing
 	}
 	Links interface {

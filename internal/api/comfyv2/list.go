@@ -127,8 +127,9 @@ func (o jobs) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _
 	}
 	page, more := asked.page(all)
 	shown := shownJobs{list: pyjson.Array{}}
+	places := o.hub().Insight.Positions(r.Context(), page...)
 	for n, j := range page {
-		one, err := o.listed(r.Context(), a, j, maxSized/len(page))
+		one, err := o.listed(r.Context(), a, view.JobView{Job: j, Position: places[n], ETA: -1}, maxSized/len(page))
 		if err != nil {
 			o.Fail(w, r, err)
 			return
@@ -170,10 +171,9 @@ func (o jobs) all(ctx context.Context, a api.Requester) ([]job.Job, error) {
 	return all, nil
 }
 
-// listed is a job as a list shows it: without its place in the queue, and with the sizes of so
-// many outputs.
-func (o jobs) listed(ctx context.Context, a api.Requester, j job.Job, sized int) (*pyjson.Object, error) {
-	shown, err := o.show(ctx, a, view.JobView{Job: j, Position: -1, ETA: -1}, sized)
+// listed is a job as a list shows it: with the sizes of so many outputs.
+func (o jobs) listed(ctx context.Context, a api.Requester, j view.JobView, sized int) (*pyjson.Object, error) {
+	shown, err := o.show(ctx, a, j, sized)
 	if err != nil {
 		return nil, err
 	}

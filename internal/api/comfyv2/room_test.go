@@ -1,6 +1,7 @@
 package comfyv2
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -85,6 +86,8 @@ func TestStatuses(t *testing.T) {
 			require.Contains(t, answer, part, name)
 		}
 		require.Contains(t, b.Gets(ann, "GET", jobsPath+"?metadata%5Bname%5D="+name, ""), `{"jobs": [{"id": "`+ids[name]+`"`)
+		place := map[string]string{"waits": "1"}[name]
+		require.Contains(t, b.Gets(ann, "GET", jobsPath+"?metadata%5Bname%5D="+name, ""), `"queue_position": `+cmp.Or(place, "null"))
 		for _, ask := range []string{"GET ", "GET /events", "GET /workflow", "POST /cancel"} {
 			method, path, _ := strings.Cut(ask, " ")
 			status, answer := b.Ask(bob, method, self+path, "")

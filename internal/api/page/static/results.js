@@ -103,7 +103,7 @@ function card(job, soon) {
       h('span.name', { title: job.id }, failed ? job.execution_error?.exception_message?.trim() || t('error') : shown?.filename ?? job.id),
       h('span.sub', {}, [moment(job.create_time), took, job.outputs_count > 1 ? count('n.files', job.outputs_count) : ''].filter(Boolean).join(' · '))),
     h('div.verbs', {},
-      verb(t('download'), guarded(({ outputs }) => download(filesOf(outputs)))),
+      job.outputs_count > 0 && verb(t('download'), guarded(({ outputs }) => download(filesOf(outputs)))),
       verb(t('workflow'), guarded((entry) => {
         const workflow = entry.prompt?.[3]?.extra_pnginfo?.workflow ?? entry.prompt?.[2];
         if (!workflow) throw new Error(t('no.workflow'));
