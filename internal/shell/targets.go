@@ -43,11 +43,17 @@ func targetsOf(list []Instance, argument string) (found []Instance, err error) {
 	return found, nil
 }
 
-// unknown is the error for an instance that the hub does not know, with the one that may be meant.
+// unknown is the error for an instance that the hub does not know, with the one, or the machine, that
+// may be meant.
 func unknown(list []Instance, name string, err error) error {
-	known := make([]string, len(list))
-	for n, i := range list {
-		known[n] = i.Name
+	known := make([]string, 0, 2*len(list))
+	for _, i := range list {
+		known = append(known, i.Name)
+	}
+	for _, i := range list {
+		if machine := strings.TrimRight(i.Name, "0123456789"); machine != i.Name && strings.HasSuffix(machine, "-") {
+			known = append(known, strings.TrimSuffix(machine, "-"))
+		}
 	}
 	if like := nearest.Of(name, known); like != "" {
 		return fmt.Errorf("%w; did you mean %s?", err, printable(like))

@@ -3,7 +3,7 @@ import { lastSearch, link, searchLink, stateBadge } from './find.js';
 import { act, call, jobs } from './hub.js';
 import { facts } from './panel.js';
 import { said } from './reasons.js';
-import { store } from './store.js';
+import { now, store } from './store.js';
 import { moment, num, percent, say, short, span, t } from './words.js';
 
 const every = 2000;
@@ -74,15 +74,32 @@ function headOf(job, again) {
     }));
   }
   return [
-    h('div.jobtitle', {}, h('a.back', { href: lastSearch() }, `‹ ${t('jobs')}`), h('h2.mono', {}, job.id), stateBadge(job.status)),
+    h('div.jobtitle', {}, h('a.back', { href: lastSearch() }, `‹ ${t('jobs')}`), h('h2.mono', {}, job.id), copy(job.id), stateBadge(job.status)),
     h('div.verbs', {}, verbs),
   ];
+}
+
+// copy puts an id where it can be pasted. Browsers let only pages by HTTPS or of this machine do so.
+function copy(id) {
+  return navigator.clipboard && h('button.word', { type: 'button', onclick: () => navigator.clipboard.writeText(id).then(() => say(t('did.copy'))) }, t('copy'));
+}
+
+// course is how long a job waited and ran, to scale.
+function course(job) {
+  const end = job.finished_at || now() / 1000;
+  const parts = [['draining', 'waited', (job.started_at || end) - job.created_at], [job.status === 'failed' ? 'sick' : 'busy', 'took', job.started_at ? end - job.started_at : 0]];
+  const words = parts.filter(([, , seconds]) => seconds > 0).map(([, word, seconds]) => `${t(word)}: ${short(seconds)}`).join(', ');
+  return words && h('div.bar.course', { role: 'img', 'aria-label': words, title: words }, parts.map(([color, , seconds]) => {
+    const part = h(`i.${color}`);
+    part.style.flexGrow = Math.max(0, seconds);
+    return part;
+  }));
 }
 
 function about(job, e) {
   const took = job.started_at && job.finished_at ? short(job.finished_at - job.started_at) : '';
   const waited = job.started_at && job.status !== 'queued' ? short(Math.max(0, job.started_at - job.created_at)) : '';
-  return box(t('details'), facts([
+  return box(t('details'), course(job), facts([
     [t('user'), job.tenant], [t('instance'), job.instance && h('a', { href: searchLink({ instance: job.instance }) }, job.instance)],
     [t('why.there'), said(job.why)], [t('why'), job.status === 'queued' ? said(e?.reason || job.error) : ''],
     [t('place'), job.position === null ? '' : num(job.position + 1)], [t('eta'), job.eta === null ? '' : span(job.eta * 1000)],
