@@ -16,10 +16,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// BenchmarkWatching moves a queue of 10,000 jobs, first while nobody looks and then while ten tenants
-// each have the dashboard open, and prints what looking costs: processor time for each second of ten
-// pages, and as a part of that for the jobs, whose ends are only those in the queue here. A row that
-// moves up has another position, so each second all that are shown change.
+// BenchmarkWatching moves a queue of 10,000 jobs, first while nobody looks and then while ten pages of the
+// dashboard are open, of one user or of ten, and prints what looking costs: processor time for each second
+// of ten pages, and as a part of that for the jobs. These only go through the queue here: a whole hub does
+// more for each. A row that moves up has another position, so each second all that are shown change.
 func BenchmarkWatching(b *testing.B) {
 	const waiting, tenants, perSecond, seconds = 10_000, 10, 50, 10
 	h := newBench(b, 0)
@@ -46,29 +46,33 @@ func BenchmarkWatching(b *testing.B) {
 		}
 		return spent(b) - before
 	}
-	for b.Loop() {
-		alone := move()
-		var read atomic.Int64
-		var pages []io.Closer
-		for n := range tenants {
-			request := must(http.NewRequestWithContext(b.Context(), http.MethodGet, h.web.URL+"/hub/events", nil))(b)
-			request.SetBasicAuth(tenant(n), "")
-			answer := must(http.DefaultClient.Do(request))(b)
-			require.Equal(b, http.StatusOK, answer.StatusCode)
-			go func() {
-				n, _ := io.Copy(io.Discard, answer.Body)
-				read.Add(n)
-			}()
-			pages = append(pages, answer.Body)
-		}
-		watched := move()
-		for _, page := range pages {
-			require.NoError(b, page.Close())
-		}
-		b.ReportMetric(float64(read.Load())/1024/tenants/seconds, "KiB/s/page")
-		b.ReportMetric(float64((watched-alone).Milliseconds())/seconds, "watch-cpu-ms/s")
-		b.ReportMetric(float64(alone.Microseconds())/1000/perSecond/seconds, "queue-cpu-ms/job")
-		b.ReportMetric((watched-alone).Seconds()/alone.Seconds(), "ratio")
+	for _, users := range []int{1, tenants} {
+		b.Run(fmt.Sprint("users=", users), func(b *testing.B) {
+			for b.Loop() {
+				alone := move()
+				var read atomic.Int64
+				var pages []io.Closer
+				for n := range tenants {
+					request := must(http.NewRequestWithContext(b.Context(), http.MethodGet, h.web.URL+"/hub/events", nil))(b)
+					request.SetBasicAuth(tenant(n%users), "")
+					answer := must(http.DefaultClient.Do(request))(b)
+					require.Equal(b, http.StatusOK, answer.StatusCode)
+					go func() {
+						n, _ := io.Copy(io.Discard, answer.Body)
+						read.Add(n)
+					}()
+					pages = append(pages, answer.Body)
+				}
+				watched := move()
+				for _, page := range pages {
+					require.NoError(b, page.Close())
+				}
+				b.ReportMetric(float64(read.Load())/1024/tenants/seconds, "KiB/s/page")
+				b.ReportMetric(float64((watched-alone).Milliseconds())/seconds, "watch-cpu-ms/s")
+				b.ReportMetric(float64(alone.Microseconds())/1000/perSecond/seconds, "queue-cpu-ms/job")
+				b.ReportMetric((watched-alone).Seconds()/alone.Seconds(), "ratio")
+			}
+		})
 	}
 }
 

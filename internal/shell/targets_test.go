@@ -44,7 +44,7 @@ func TestTargets(t *testing.T) {
 	}
 	gone := &Refusal{Status: 404, Detail: "no instance"}
 	require.ErrorContains(t, unknown(list, "atitc", gone), "did you mean attic?")
-	require.ErrorContains(t, unknown(list, "stduio-a", gone), "did you mean studio-a?")
+	require.ErrorContains(t, unknown(list, "stduio", gone), "did you mean studio?")
 	require.ErrorIs(t, unknown(list, "atitc", gone), gone)
 	require.Equal(t, error(gone), unknown(list, "cellar", gone))
 }

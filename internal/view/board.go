@@ -24,6 +24,10 @@ const (
 	// boardEvery is the pause between two looks at the fleet while somebody is watching it, and
 	// boardQueueEvery between two looks at the queue.
 	boardEvery, boardQueueEvery = 500 * time.Millisecond, time.Second
+	// queueShare bounds what looking at the queue costs: a look that took a while is followed by so many
+	// times as much without one, up to queueRarely. Each tenant that watches is looked for on its own, and
+	// each row that moves up has another place.
+	queueShare, queueRarely = 20, 5 * time.Second
 	// maxPages bounds how many may watch at one time.
 	maxPages = 512
 	// MaxPagesOfOne bounds how many with one login or, without a login, from one address.
@@ -216,18 +220,24 @@ func (b *Board) Close() {
 func (b *Board) run(ctx context.Context) {
 	tick := time.NewTicker(boardEvery)
 	defer tick.Stop()
-	for last := time.Now(); ; {
+	for last, pause := time.Now(), boardQueueEvery; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		queued := time.Since(last) >= boardQueueEvery
-		if queued {
-			last = time.Now()
-		}
+		began := time.Now()
+		queued := began.Sub(last) >= pause
 		_ = panics.Do(b.log(), "the dashboard", func() error { b.look(ctx, queued); return nil })
+		if queued {
+			last, pause = began, queuePause(time.Since(began))
+		}
 	}
+}
+
+// queuePause is how long after a look at the queue the next one is due, by how long it took.
+func queuePause(took time.Duration) time.Duration {
+	return min(max(boardQueueEvery, queueShare*took), queueRarely)
 }
 
 // look tells everybody who is watching what has changed.
