@@ -11,8 +11,15 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// maxOverheard bounds the nodes of other parts that a run is yet to tell of.
-const maxOverheard = 1000
+const (
+	// maxOverheard bounds the nodes of other parts that a run is yet to tell of, and those that it has
+	// told of: a machine may name nodes that the graph has not.
+	maxOverheard = 1000
+	// maxEntering and maxBoard bound a message of another part about a node and one about all, in bytes.
+	// Those of the largest graphs that are made apart are a tenth of that.
+	maxEntering = 16 << 10
+	maxBoard    = 4 << 20
+)
 
 // overheard is what a run has heard of the runs of its job's other parts, whose goroutines write it.
 // The zero value is empty.
@@ -20,8 +27,8 @@ type overheard struct {
 	mu sync.Mutex
 	// began are the messages of nodes that the client was not told of yet.
 	began []message
-	// progress is the newest progress_state of each part.
-	progress map[string][]byte
+	// progress are the nodes of the newest progress_state of each part.
+	progress map[string]*pyjson.Object
 	// asked says that the run was asked to look, and alone that its own part has ended.
 	asked, alone bool
 }
@@ -34,24 +41,35 @@ type message struct {
 
 // hear notes a message of a part, and reports whether the run must be asked to look.
 func (o *overheard) hear(part string, m comfyui.Message, data []byte) (ask bool) {
+	board := boardOf(m, data)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case m.Type == comfyui.TypeExecuting && m.Node != "":
+	case m.Type == comfyui.TypeExecuting && m.Node != "" && len(data) <= maxEntering:
 		if len(o.began) < maxOverheard {
 			o.began = append(o.began, message{m.Node, data})
 		}
 		ask = true
-	case m.Type == comfyui.TypeProgressState:
+	case board != nil:
 		if o.progress == nil {
-			o.progress = map[string][]byte{}
+			o.progress = map[string]*pyjson.Object{}
 		}
-		o.progress[part] = data
+		o.progress[part] = board
 		ask = o.alone // otherwise the run's own messages will show it
 	}
 	ask = ask && !o.asked
 	o.asked = o.asked || ask
 	return ask
+}
+
+// boardOf returns the nodes of a progress_state message; nil for others.
+func boardOf(m comfyui.Message, data []byte) *pyjson.Object {
+	if m.Type != comfyui.TypeProgressState || len(data) > maxBoard {
+		return nil
+	}
+	v, _ := pyjson.Parse(data)
+	o, _ := v.(*pyjson.Object)
+	return o.Object("data").Object("nodes")
 }
 
 // take returns what is to be told.
@@ -84,12 +102,7 @@ func (o *overheard) join(own []byte) []byte {
 		return own
 	}
 	for _, part := range slices.Sorted(maps.Keys(o.progress)) {
-		v, err := pyjson.Parse(o.progress[part])
-		other, _ := v.(*pyjson.Object)
-		if err != nil {
-			continue
-		}
-		for id, node := range other.Object("data").Object("nodes").All() {
+		for id, node := range o.progress[part].All() {
 			if !nodes.Has(id) {
 				nodes.Set(id, node)
 			}
@@ -123,7 +136,9 @@ func (r showing) enter(node string) {
 	if r.entered == nil {
 		r.entered = map[string]bool{}
 	}
-	r.entered[node] = true
+	if len(r.entered) < maxOverheard {
+		r.entered[node] = true
+	}
 }
 
 // advancing shows the progress of the run's nodes, and of those of other parts.

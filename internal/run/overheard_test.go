@@ -1,6 +1,8 @@
 package run
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -42,4 +44,20 @@ func TestOverheard(t *testing.T) {
 		said("c", comfyui.TypeExecuting, `{"node": "4"}`)
 	}
 	require.Len(t, o.take(), maxOverheard)
+
+	long := strings.Repeat("x", maxBoard)
+	require.False(t, said("c", comfyui.TypeExecuting, `{"node": "`+long+`"}`))
+	require.False(t, said("c", comfyui.TypeProgressState, board(`"`+long+`": {}`)), "nor is a message without end kept")
+	require.Empty(t, o.take())
+	require.Contains(t, string(o.join([]byte(own))), `"value": 5`)
+}
+
+// A machine that names nodes without end does not have its run remember them.
+func TestEnteredIsBounded(t *testing.T) {
+	t.Parallel()
+	r := showing{&Run{}}
+	for n := range 2 * maxOverheard {
+		r.enter(strconv.Itoa(n))
+	}
+	require.Len(t, r.entered, maxOverheard)
 }

@@ -47,7 +47,7 @@ func (r following) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	}
 	data := r.division.hide(comfyui.RewriteID(f.Data, j.Run.Upstream, j.ID))
 	r.transcript.note(m.Type, data)
-	if j.Parent != "" {
+	if j.Parent != "" && r.body.Targets != nil { // the nodes of a batch's parts are all the same
 		r.d.Runs.overheard(j, m, data)
 	}
 	switch m.Type {

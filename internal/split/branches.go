@@ -8,8 +8,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/resultcache"
 )
 
-// MaxOutputs bounds the outputs of a graph whose outputs are made apart.
-const MaxOutputs = 60
+const (
+	// MaxOutputs bounds the outputs of a graph whose outputs are made apart.
+	MaxOutputs = 60
+	// maxNodes and maxLinks bound its nodes and the links between them: to find what had better be made
+	// together takes as long as there are nodes, times outputs, times instances.
+	maxNodes = 1000
+	maxLinks = 10_000
+)
 
 // Outputs is a set of a graph's outputs, by their places among those that are wanted.
 type Outputs uint64
@@ -30,7 +36,7 @@ type Branches struct {
 func FindBranches(graph []byte, outputs []string, core func(class string) bool) (Branches, bool) {
 	v, err := pyjson.Parse(graph)
 	nodes, ok := v.(*pyjson.Object)
-	if err != nil || !ok || len(outputs) < 2 || len(outputs) > MaxOutputs {
+	if err != nil || !ok || len(outputs) < 2 || len(outputs) > MaxOutputs || nodes.Len() > maxNodes || links(nodes) > maxLinks {
 		return Branches{}, false
 	}
 	b := Branches{graph: graph, nodes: nodes, outputs: outputs, needed: map[string]Outputs{}}
@@ -46,6 +52,18 @@ func FindBranches(graph []byte, outputs []string, core func(class string) bool) 
 	}
 	b.units = b.join()
 	return b, len(b.units) > 1
+}
+
+// links counts the links of a graph.
+func links(nodes *pyjson.Object) (n int) {
+	for id := range nodes.All() {
+		for _, v := range nodes.Object(id).Object("inputs").All() {
+			if _, ok := sourceOf(v); ok {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // saves reports whether nodes of a class put out their inputs and do nothing else: they write files

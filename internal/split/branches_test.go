@@ -129,6 +129,38 @@ func seconds(by map[string]float64) map[string]time.Duration {
 	return out
 }
 
+// Whoever posts a graph of the most outputs, nodes and links keeps a hub busy for no longer than it takes to
+// read the graph a few times; a larger one is not looked at.
+func TestLargeBranches(t *testing.T) {
+	t.Parallel()
+	graph := func(nodes, links int) string {
+		var text strings.Builder
+		for n := range 60 {
+			fmt.Fprintf(&text, `"o%d": {"class_type": "SaveImage", "inputs": {`, n)
+			for l := range links / 60 {
+				fmt.Fprintf(&text, `"i%d": ["n%d", 0], `, l, (l*(n+1)+n)%nodes)
+			}
+			text.WriteString(`"images": ["n0", 0]}}, `)
+		}
+		for n := range nodes {
+			fmt.Fprintf(&text, `"n%d": {"class_type": "EmptyImage", "inputs": {"steps": NaN}}, `, n)
+		}
+		return "{" + strings.TrimSuffix(text.String(), ", ") + "}"
+	}
+	for _, c := range []struct {
+		nodes, links int
+		want         bool
+	}{{900, 9000, true}, {941, 9000, false}, {900, 11_000, false}} {
+		b, ok := split.FindBranches([]byte(graph(c.nodes, c.links)), outputIDs(60), everyClass)
+		require.Equal(t, c.want, ok, "%d nodes and %d links", c.nodes, c.links)
+		if !ok {
+			continue
+		}
+		sets := b.Divide(seconds(map[string]float64{"SaveImage": 400, "EmptyImage": 100}), make([]time.Duration, 20), time.Second)
+		require.NotNil(t, b.Parts(sets))
+	}
+}
+
 // Outputs are made apart if that saves more time than it takes twice.
 func TestDivide(t *testing.T) {
 	t.Parallel()

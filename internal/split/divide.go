@@ -2,7 +2,7 @@ package split
 
 import (
 	"cmp"
-	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -37,8 +37,13 @@ func (b Branches) Divide(spent map[string]time.Duration, loads []time.Duration, 
 	return best
 }
 
-// costs is how long the nodes take that just these outputs need, by the set of them.
-type costs map[Outputs]time.Duration
+// costs are how long nodes take together, each by the outputs that need them.
+type costs []cost
+
+type cost struct {
+	by   Outputs
+	took time.Duration
+}
 
 // costs gives each node its share of what its class takes: samplers by their steps, others alike.
 func (b Branches) costs(spent map[string]time.Duration) costs {
@@ -46,12 +51,17 @@ func (b Branches) costs(spent map[string]time.Duration) costs {
 	for id := range b.needed {
 		weights[b.nodes.Object(id).String("class_type")] += b.weight(id)
 	}
-	c := costs{}
+	sums := map[Outputs]time.Duration{}
 	for id, by := range b.needed {
 		class := b.nodes.Object(id).String("class_type")
-		c[by] += time.Duration(float64(spent[class]) * b.weight(id) / weights[class])
+		sums[by] += time.Duration(float64(spent[class]) * b.weight(id) / weights[class])
 	}
-	maps.DeleteFunc(c, func(_ Outputs, took time.Duration) bool { return took <= 0 })
+	var c costs
+	for by, took := range sums {
+		if took > 0 {
+			c = append(c, cost{by, took})
+		}
+	}
 	return c
 }
 
@@ -60,7 +70,7 @@ func (b Branches) weight(id string) float64 {
 	v, _ := b.nodes.Object(id).Object("inputs").Get("steps")
 	literal, _ := v.(pyjson.Number)
 	steps, err := strconv.ParseFloat(string(literal), 64)
-	if err != nil {
+	if err != nil || math.IsNaN(steps) {
 		return 1
 	}
 	return min(max(steps, 1), maxSteps)
@@ -71,9 +81,9 @@ const maxSteps = 10000
 
 // of is how long a set of outputs takes.
 func (c costs) of(set Outputs) (sum time.Duration) {
-	for by, took := range c {
-		if by&set != 0 {
-			sum += took
+	for _, one := range c {
+		if one.by&set != 0 {
+			sum += one.took
 		}
 	}
 	return sum

@@ -1,8 +1,6 @@
 package split
 
 import (
-	"slices"
-
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -67,10 +65,7 @@ func (s *search) input(id, name string, v pyjson.Value, depth int) (carries, ok 
 		}
 		carries, ok = s.visit(source, depth+1)
 		if ok && source == s.latent {
-			place := catalog.Path{id, "inputs", name}
-			if !slices.ContainsFunc(s.readers, func(p catalog.Path) bool { return slices.Equal(p, place) }) {
-				s.readers = append(s.readers, place)
-			}
+			s.readers = append(s.readers, catalog.Path{id, "inputs", name})
 		}
 		return carries, ok
 	}
