@@ -292,6 +292,39 @@ func TestPromptIsMadeInParts(t *testing.T) {
 	})
 }
 
+// Runs that found three of four branches in their server's cache say how long the fourth takes, and not
+// that the whole takes no longer: a prompt with four new ones is made in parts.
+func TestCachedBranchesTeachNothing(t *testing.T) {
+	t.Parallel()
+	c := system.Config{Hubs: 1, Comfys: 4, Comfy: sim.Config{Version: "0.33.0", StepTime: 20 * time.Millisecond, Models: map[string][]string{"checkpoints": {"a.safetensors"}}}}
+	inWorld(t, c, func(w *system.World, ledger *system.Ledger) {
+		kind := parted["outputs"]
+		a := &ann{together: kind, t: t, w: w, hub: w.Hubs[0]}
+		a.listen()
+		a.post("learn", 1, wholly)
+		a.follow("learn")
+		for n := range 5 {
+			a.graph = func(seed int) string {
+				return strings.Replace(kind.graph(seed), `"seed": 16`, fmt.Sprintf(`"seed": %d`, 1000+n), 1)
+			}
+			id := fmt.Sprint("fourth", n)
+			a.post(id, 1, wholly)
+			a.follow(id)
+			require.Contains(t, strings.Join(a.told("execution_cached"), ""), `"k0"`)
+			require.NotContains(t, strings.Join(a.told("execution_cached"), ""), `"k3"`)
+		}
+		<-time.After(15 * time.Second)
+		before := started(w)
+		a.graph = kind.graph
+		a.post("new", 2, "")
+		a.follow("new")
+		require.Equal(t, 4, started(w)-before)
+		_ = a.socket.CloseNow()
+		<-time.After(10 * time.Second)
+		w.CheckQuiet(ledger)
+	})
+}
+
 // A server dies with its part, which another one makes again.
 func TestServerDiesWithAPart(t *testing.T) {
 	t.Parallel()

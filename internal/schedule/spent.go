@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 const (
@@ -37,6 +39,34 @@ func (s Spent) Encode() string {
 // longest returns the classes, that which took longest first.
 func (s Spent) longest() []string {
 	return slices.SortedFunc(maps.Keys(s), func(a, b string) int { return cmp.Or(cmp.Compare(s[b], s[a]), strings.Compare(a, b)) })
+}
+
+// Done returns the share of the work of a graph that a run did which had the results of some nodes
+// already, if the time of all goes where s says; 1 if s says nothing about them.
+func (s Spent) Done(graph *pyjson.Object, cached []string) float64 {
+	had := map[string]bool{}
+	for _, id := range cached {
+		had[id] = true
+	}
+	all, ran := map[string]float64{}, map[string]float64{}
+	for id := range graph.All() {
+		class, steps := graph.Object(id).String("class_type"), max(number(nil, graph.Object(id).Object("inputs"), "steps"), 1)
+		all[class] += steps
+		if !had[id] {
+			ran[class] += steps
+		}
+	}
+	var whole, done float64
+	for class, took := range s {
+		if all[class] > 0 {
+			whole += took.Seconds()
+			done += took.Seconds() * ran[class] / all[class]
+		}
+	}
+	if whole == 0 {
+		return 1
+	}
+	return done / whole
 }
 
 // DecodeSpents reads runs in their stored form, separated by spaces, and skips what it cannot read:

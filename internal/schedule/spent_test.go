@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 func TestSpending(t *testing.T) {
@@ -33,6 +35,20 @@ func TestSpending(t *testing.T) {
 	mean, _, runs = l.Of(s, "4090")
 	require.Equal(t, keptSamples, runs)
 	require.Equal(t, Spent{"KSampler": time.Second}, mean)
+}
+
+func TestSpentOfACachedRun(t *testing.T) {
+	t.Parallel()
+	v, err := pyjson.Parse([]byte(`{"load": {"class_type": "Loader"}, "short": {"class_type": "KSampler", "inputs": {"steps": 10}},
+		"long": {"class_type": "KSampler", "inputs": {"steps": 30}}, "save": {"class_type": "SaveImage"}}`))
+	require.NoError(t, err)
+	graph := v.(*pyjson.Object)
+	s := Spent{"KSampler": 8 * time.Second, "SaveImage": 2 * time.Second, "InAnotherGraph": time.Hour}
+	for want, cached := range map[float64][]string{1: {"load"}, 0.8: {"load", "short"}, 0.4: {"long"}, 0.2: {"load", "short", "long", "gone"}} {
+		require.InDelta(t, want, s.Done(graph, cached), 1e-9, cached)
+	}
+	require.InDelta(t, 1, s.Done(nil, nil), 0)
+	require.InDelta(t, 1, Spent{}.Done(graph, []string{"long"}), 0, "nobody knows")
 }
 
 func TestSpentIsStored(t *testing.T) {
