@@ -16,15 +16,21 @@ import (
 type advice struct {
 	Runs    int
 	Seconds float64
-	Where   []struct {
-		Class   string `json:"class_type"`
-		Phase   string
-		Seconds float64
-	}
-	Hints []struct {
-		Name, Text, Job string
-		Saves           float64
-	}
+	Where   []spent
+	Hints   []hint
+	// Dismissed are the names of the hints that the job's tenant does not want to see.
+	Dismissed []string
+}
+
+type spent struct {
+	Class   string `json:"class_type"`
+	Phase   string
+	Seconds float64
+}
+
+type hint struct {
+	Name, Text, Job string
+	Saves           float64
 }
 
 // advised asks for the hints of a job.
@@ -116,13 +122,30 @@ func TestTheSameWasMadeBefore(t *testing.T) {
 			b.posts("/hub/v1/hints/"+second+"/dismiss/same_prompt", "")
 		}
 		require.Empty(t, b.advised(second).Hints)
-		require.Empty(t, b.advised(made(1)).Hints, "for good, and for all of the tenant's jobs")
+		third := made(1)
+		require.Empty(t, b.advised(third).Hints, "for all of the tenant's jobs")
+		require.Equal(t, []string{"same_prompt"}, b.advised(third).Dismissed)
+		status, _ = b.post("/hub/v1/hints/"+second+"/restore/"+"sampling", "")
+		require.Equal(t, http.StatusNotFound, status)
+		b.posts("/hub/v1/hints/"+third+"/dismiss/downloads", "")
+		for range 2 {
+			b.posts("/hub/v1/hints/"+third+"/restore/same_prompt", "")
+		}
+		again := b.advised(third)
+		require.Equal(t, "same_prompt", again.Hints[0].Name, "until the tenant wants to see it again")
+		require.Equal(t, []string{"downloads"}, again.Dismissed)
+		b.posts("/hub/v1/hints/"+third+"/restore/downloads", "")
+		require.Empty(t, b.advised(third).Dismissed)
+		b.posts("/hub/v1/hints/"+third+"/dismiss/same_prompt", "")
 
 		b.posts("/history", `{"clear": true}`)
 		b.tenant = "eve"
 		eve := made(1)
 		require.Len(t, b.advised(eve).Hints, 1, "who has dismissed nothing")
+		require.Empty(t, b.advised(eve).Dismissed)
 		status, _ = b.post("/hub/v1/hints/"+second+"/dismiss/same_prompt", "")
+		require.Equal(t, http.StatusNotFound, status, "of another tenant's job")
+		status, _ = b.post("/hub/v1/hints/"+second+"/restore/same_prompt", "")
 		require.Equal(t, http.StatusNotFound, status, "of another tenant's job")
 	})
 }

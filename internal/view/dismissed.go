@@ -16,12 +16,17 @@ const maxDismissing = 10_000
 // ErrFull says that no more can be remembered.
 var ErrFull = errors.New("view: too many tenants have dismissed hints")
 
-//go:embed scripts/dismiss.lua
-var dismissLua string
+var (
+	//go:embed scripts/dismiss.lua
+	dismissLua string
+	//go:embed scripts/restore.lua
+	restoreLua string
 
-var dismissScript = redis.NewScript("view/dismiss", redis.Durable, dismissLua)
+	dismissScript = redis.NewScript("view/dismiss", redis.Durable, dismissLua)
+	restoreScript = redis.NewScript("view/restore", redis.Durable, restoreLua)
+)
 
-// Dismissed remembers for good which hints tenants do not want to see.
+// Dismissed remembers which hints tenants do not want to see, until they want to again.
 type Dismissed struct{ DB *redis.DB }
 
 func (d Dismissed) key() string { return d.DB.Key("hints", "dismissed") }
@@ -35,6 +40,14 @@ func (d Dismissed) Add(ctx context.Context, tenant, name string) error {
 		return fmt.Errorf("view: %w", err)
 	case reply[0] == "full":
 		return ErrFull
+	}
+	return nil
+}
+
+// Remove has a tenant see hints of a name again.
+func (d Dismissed) Remove(ctx context.Context, tenant, name string) error {
+	if _, err := d.DB.Run(ctx, restoreScript, redis.Pack(tenant), name); err != nil {
+		return fmt.Errorf("view: %w", err)
 	}
 	return nil
 }

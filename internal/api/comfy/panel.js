@@ -8,6 +8,7 @@ import { clock, gpuName, num, percent, short, span, speak, t } from '../../hub/p
 const every = 3000;
 const most = 50; // jobs that are shown
 const explained = 3; // of the first that wait, the hub is asked why
+const advised = 3; // of the first, it is asked what would make them shorter
 const hub = new URL('../../hub/', import.meta.url);
 const app = window.comfyAPI?.app?.app ?? window.app;
 
@@ -23,6 +24,8 @@ async function look() {
     const [running, waiting, limits, instances] = await Promise.all([ask(`jobs?status=running&limit=${most}`), ask(`jobs?status=queued&limit=${most}`), ask('limits'), ask('instances')]);
     const why = await Promise.all(waiting.slice(0, explained).map(({ id }) => ask(`jobs/${encodeURIComponent(id)}`).then((job) => job.error, () => '')));
     why.forEach((reason, n) => { waiting[n].error = reason || waiting[n].error; });
+    const first = place?.isConnected ? [...running, ...waiting].slice(0, advised) : [];
+    await Promise.all(first.map((job) => ask(`v1/hints/${encodeURIComponent(job.id)}`).then(({ hints: [hint] }) => { job.hint = hint; }, () => {})));
     return { running, waiting, limits, gpus: new Map(instances.map((i) => [i.name, gpuName(i.gpu)])) };
   } catch {
     return null;
@@ -45,6 +48,9 @@ function brief(job) {
   const what = job.status === 'queued' ? `${t('place')} ${job.position === null ? '—' : num(job.position + 1)}` : job.instance;
   return moment === null ? what : `${what} · ${t(job.status === 'queued' ? 'panel.begins' : 'panel.ends').toLowerCase()} ${at(moment)}`;
 }
+
+/** What would save most time with a job, as far as anybody knows. */
+const tip = ({ hint }) => hint && `${t('tip')}: ${said(hint.text)} ${t('saves', { x: short(hint.saves) })}`;
 
 const items = new Map(); // what is shown of each job, which stays, so that a link can be clicked
 
@@ -94,10 +100,10 @@ function draw(p, found) {
   text(p.note, t(found ? 'panel.none' : 'panel.away'));
   show(p.runningTitle, running.length > 0);
   text(p.runningTitle, `${t('running')}: ${num(limits?.running.now ?? 0)}`);
-  fill(p.running, running.map((job) => item(job, [job.instance, gpus.get(job.instance)].filter(Boolean).join(' · '), `${percent(job.progress)} · ${times(job)}`)));
+  fill(p.running, running.map((job) => item(job, [job.instance, gpus.get(job.instance)].filter(Boolean).join(' · '), `${percent(job.progress)} · ${times(job)}`, tip(job))));
   show(p.waitingTitle, waiting.length > 0);
   text(p.waitingTitle, `${t('waiting')}: ${num(limits?.waiting.now ?? 0)}`);
-  fill(p.waiting, waiting.map((job) => item(job, `${t('place')} ${job.position === null ? '—' : num(job.position + 1)}`, times(job), said(job.error) || t('turn'))));
+  fill(p.waiting, waiting.map((job) => item(job, `${t('place')} ${job.position === null ? '—' : num(job.position + 1)}`, times(job), said(job.error) || t('turn'), tip(job))));
   show(p.limitsTitle, bounds.length > 0);
   text(p.limitsTitle, t('panel.limits'));
   p.limits.replaceChildren(...bounds.map((line) => h('li', {}, line)));

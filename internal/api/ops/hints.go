@@ -31,6 +31,17 @@ func (o finder) getHints(w http.ResponseWriter, r *http.Request, a api.Requester
 // postDismissal answers POST /hub/v1/hints/{id}/dismiss/{name}: the tenant of the job sees no more
 // hints of that name, with any job.
 func (o finder) postDismissal(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	o.changeDismissed(w, r, a, path, o.hub().Insight.Dismissed.Add)
+}
+
+// postRestoring answers POST /hub/v1/hints/{id}/restore/{name}: the tenant of the job sees hints of that
+// name again.
+func (o finder) postRestoring(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	o.changeDismissed(w, r, a, path, o.hub().Insight.Dismissed.Remove)
+}
+
+// changeDismissed changes whether the tenant of a job sees hints of a name.
+func (o finder) changeDismissed(w http.ResponseWriter, r *http.Request, a api.Requester, path []string, change func(ctx context.Context, tenant, name string) error) {
 	if o.ofOthers(w, r, a) {
 		return
 	}
@@ -43,7 +54,7 @@ func (o finder) postDismissal(w http.ResponseWriter, r *http.Request, a api.Requ
 		api.WriteErrorText(w, http.StatusNotFound, "There is no such hint.")
 		return
 	}
-	switch err := o.hub().Insight.Dismissed.Add(r.Context(), j.Tenant, path[1]); {
+	switch err := change(r.Context(), j.Tenant, path[1]); {
 	case errors.Is(err, view.ErrFull):
 		api.WriteErrorText(w, http.StatusInsufficientStorage, "The hub can note no more of them.")
 	case err != nil:
@@ -85,7 +96,7 @@ func (o finder) measured(ctx context.Context, v view.Viewer, j view.JobView, p p
 // hints is what is known about jobs like one, as JSON.
 func (o finder) hints(ctx context.Context, v view.Viewer, j view.JobView, p prompt) *pyjson.Object {
 	g, m := o.measured(ctx, v, j, p)
-	where, advice := pyjson.Array{}, pyjson.Array{}
+	where, advice, hidden := pyjson.Array{}, pyjson.Array{}, []string{}
 	var total time.Duration
 	for _, s := range m.Classes {
 		total += s.Took
@@ -98,6 +109,8 @@ func (o finder) hints(ctx context.Context, v view.Viewer, j view.JobView, p prom
 	without, err := o.hub().Insight.Dismissed.Of(ctx, j.Tenant)
 	if err != nil {
 		without = hints.Names() // rather none than those that somebody does not want
+	} else {
+		hidden = slices.DeleteFunc(slices.Clone(without), func(name string) bool { return !slices.Contains(hints.Names(), name) })
 	}
 	for _, h := range hints.Of(g, m, without) {
 		one := pyjson.NewObject(
@@ -115,6 +128,7 @@ func (o finder) hints(ctx context.Context, v view.Viewer, j view.JobView, p prom
 		pyjson.Member{Key: "seconds", Value: took(total)},
 		pyjson.Member{Key: "where", Value: where},
 		pyjson.Member{Key: "hints", Value: advice},
+		pyjson.Member{Key: "dismissed", Value: pyjson.Strings(hidden)},
 	)
 }
 

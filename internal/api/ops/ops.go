@@ -31,6 +31,7 @@ func Routes(core func() Core, requests *api.Requests) *api.Router {
 	t.Handle("POST /hub/jobs/*/again", f.postJobAgain)
 	t.Handle("GET /hub/v1/hints/*", f.getHints)
 	t.Handle("POST /hub/v1/hints/*/dismiss/*", f.postDismissal)
+	t.Handle("POST /hub/v1/hints/*/restore/*", f.postRestoring)
 	t.Handle("GET /hub/search", f.getSearch)
 	t.Handle("POST /hub/search/cancel", f.postSearchCancel)
 	t.Handle("POST /hub/search/again", f.postSearchAgain)
@@ -57,6 +58,6 @@ func Routes(core func() Core, requests *api.Requests) *api.Router {
 	t.HandleOpen("POST "+tunnel.Path, postTunnel(o))
 	t.Audit("POST /hub/pause", "POST /hub/resume", "POST /hub/drain", "POST /hub/forget", "POST /hub/restart",
 		"POST /hub/jobs/*/cancel", "POST /hub/jobs/*/again", "POST /hub/search/cancel", "POST /hub/search/again",
-		"POST /hub/v1/hints/*/dismiss/*")
+		"POST /hub/v1/hints/*/dismiss/*", "POST /hub/v1/hints/*/restore/*")
 	return t
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/hints"
 )
 
 // known are the texts that the page translates: English with {x} for anything, and Russian.
@@ -51,6 +53,16 @@ func TestReasonsAreThoseOfTheHub(t *testing.T) {
 			require.True(t, len(part) <= 3 || strings.Contains(said.String(), part), "%s: nobody says %q", english, part)
 		}
 		require.Equal(t, strings.Count(english, "{x}"), strings.Count(pair[1], "{x}"), english)
+	}
+}
+
+// A hint that somebody has dismissed is brought back by its name, in both languages.
+func TestEveryHintHasAName(t *testing.T) {
+	t.Parallel()
+	words, err := static.ReadFile("static/words.js")
+	require.NoError(t, err)
+	for _, name := range hints.Names() {
+		require.Equal(t, 2, strings.Count(string(words), "'hint."+name+"': '"), name)
 	}
 }
 

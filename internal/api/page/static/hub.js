@@ -36,6 +36,7 @@ export const jobs = {
   cancel: (job) => act(t('did.cancel'), 'POST', `${of(job)}/cancel${whose(job)}`),
   steer: (job, change, done) => act(done, 'PATCH', of(job) + whose(job), change),
   dismiss: (job, name) => act(t('did.dismiss'), 'POST', `v1/hints/${encodeURIComponent(job.key)}/dismiss/${name}${whose(job)}`),
+  restore: (job, name) => act(t('did.restore'), 'POST', `v1/hints/${encodeURIComponent(job.key)}/restore/${name}${whose(job)}`),
   explain: (job) => call('POST', `explain${whose(job)}`, { prompt_id: job.id }),
 };
 

@@ -136,14 +136,17 @@ function candidates(e) {
 
 // time is where the time of jobs like this one goes, and what would make them shorter.
 function time(job, again) {
-  const { runs, seconds, where, hints } = job.time;
-  if (!where.length && !hints.length) return null;
+  const { runs, seconds, where, hints, dismissed } = job.time;
   const may = store.me.commands || job.tenant === store.me.tenant;
+  const hidden = may ? dismissed : [];
+  if (!where.length && !hints.length && !hidden.length) return null;
+  const button = (name, verb, words) => h('button', { type: 'button', onclick: async () => { await verb(job, name); again(); } }, words);
   return box(t('time.goes'), where.length > 0 && h('p.quiet', {}, `${t('time.of', { n: num(runs) })}: ${short(seconds)}`),
     where.length > 0 && h('table.time', {}, h('tbody', {}, where.map((w) => h('tr', {}, h('th', { scope: 'row' }, w.class_type), h('td.quiet', {}, t(`phase.${w.phase}`)),
       h('td.num', {}, short(w.seconds)), h('td', {}, h('meter', { value: w.seconds / seconds, 'aria-label': percent(w.seconds / seconds) })))))),
     h('ul', {}, hints.map((hint) => h('li', {}, `${said(hint.text)} ${t('saves', { x: short(hint.saves) })} `, hint.job && [h('a', { href: link(hint.job) }, t('hint.open')), ' '],
-      may && h('button', { type: 'button', onclick: async () => { await jobs.dismiss(job, hint.name); again(); } }, t('hint.hide'))))));
+      may && button(hint.name, jobs.dismiss, t('hint.hide'))))),
+    hidden.length > 0 && h('p.quiet', {}, `${t('hint.hidden')} `, hidden.map((name) => [button(name, jobs.restore, t(`hint.${name}`)), ' '])));
 }
 
 function messages(job) {
