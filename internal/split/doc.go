@@ -31,6 +31,10 @@
 // 16 numbers was equal bit by bit, such as 4x104x152, 16x65x65 and 4x2x2. That of the five others
 // was not: 4x65x65, 4x65x66, 4x9x13, 4x2x3 and 12x1x9x9.
 //
+// ComfyUI 0.33 resizes an empty latent to the scale of the model, before it draws. That keeps the rule:
+// of the models with less than 16 channels none makes the latent smaller, and the one with 24 halves
+// its sides, of which not both are odd then.
+//
 // With ComfyUI 0.33's samplers on a function that treats each picture alone, a batch of 8 and its
 // parts of 3, 3 and 2 were equal bit by bit for each sampler in [exact], with sigmas of both kinds
 // of models. They were not for the ancestral and SDE samplers, ddpm, er_sde, seeds_2, seeds_3 and
