@@ -295,7 +295,6 @@ func TestPromptIsMadeInParts(t *testing.T) {
 // Runs that found three of four branches in their server's cache say how long the fourth takes, and not
 // that the whole takes no longer: a prompt with four new ones is made in parts.
 func TestCachedBranchesTeachNothing(t *testing.T) {
-	t.Parallel()
 	c := system.Config{Hubs: 1, Comfys: 4, Comfy: sim.Config{Version: "0.33.0", StepTime: 20 * time.Millisecond, Models: map[string][]string{"checkpoints": {"a.safetensors"}}}}
 	inWorld(t, c, func(w *system.World, ledger *system.Ledger) {
 		kind := parted["outputs"]
