@@ -128,6 +128,9 @@ func (w *walk) write(h hash.Hash, id string) {
 	fmt.Fprintf(h, "%q %q %q\n", id, n.String("class_type"), w.inputs[id])
 	inputs := n.Object("inputs")
 	for _, name := range slices.Sorted(slices.Values(inputs.Keys())) {
+		if name == reads(n.String("class_type")) {
+			continue // the file's content counts, not its name
+		}
 		v, _ := inputs.Get(name)
 		fmt.Fprintf(h, "%q %s\n", name, pyjson.Marshal(v))
 	}

@@ -44,14 +44,15 @@ func TestSubject(t *testing.T) {
 		from, to string
 		same     bool
 	}{
-		"a title":              {`"title": "Load"`, `"title": "Bild"`, true},
-		"the order of inputs":  {`"clip": ["1", 1], "text": "a cat"`, `"text": "a cat", "clip": ["1", 1]`, true},
-		"a node nobody needs":  {`"Unneeded"`, `"Other"`, true},
-		"the text":             {"a cat", "a dog", false},
-		"the seed":             {`"seed": 7`, `"seed": 8`, false},
-		"the model":            {"a.safetensors", "b.safetensors", false},
-		"the name of the file": {`"ComfyUI"`, `"cat"`, false},
-		"a link":               {`"negative": ["2", 0]`, `"negative": ["2", 1]`, false},
+		"a title":                  {`"title": "Load"`, `"title": "Bild"`, true},
+		"the order of inputs":      {`"clip": ["1", 1], "text": "a cat"`, `"text": "a cat", "clip": ["1", 1]`, true},
+		"a node nobody needs":      {`"Unneeded"`, `"Other"`, true},
+		"the text":                 {"a cat", "a dog", false},
+		"the seed":                 {`"seed": 7`, `"seed": 8`, false},
+		"the model":                {"a.safetensors", "b.safetensors", false},
+		"the name of the file":     {`"ComfyUI"`, `"cat"`, false},
+		"an input by another name": {"cat.png", "[a] dog.png", true},
+		"a link":                   {`"negative": ["2", 0]`, `"negative": ["2", 1]`, false},
 	} {
 		other, ok := of(t, strings.Replace(sampled, tt.from, tt.to, 1), "abc")
 		require.True(t, ok, name)
