@@ -278,6 +278,8 @@ func TestPromptIsMadeInParts(t *testing.T) {
 			require.NotRegexp(t, `"queue_remaining": ([2-9]|1\d)`, status)
 		}
 		a.toldOfAllNodes()
+		heard := string(bytes.Join(a.heard, nil))
+		require.Less(t, strings.Index(heard, `"execution_cached"`), strings.Index(heard, `"type": "executing"`))
 		a.sees("parts", 2)
 		began = time.Now()
 		a.post("whole", 3, wholly)

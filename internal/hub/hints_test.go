@@ -131,7 +131,7 @@ func TestTheSameWasMadeBefore(t *testing.T) {
 		for range 2 {
 			b.posts("/hub/v1/hints/"+third+"/restore/same_prompt", "")
 		}
-		again := b.advised(third)
+		again := b.advised(second)
 		require.Equal(t, "same_prompt", again.Hints[0].Name, "until the tenant wants to see it again")
 		require.Equal(t, []string{"downloads"}, again.Dismissed)
 		b.posts("/hub/v1/hints/"+third+"/restore/downloads", "")

@@ -72,10 +72,14 @@ func boardOf(m comfyui.Message, data []byte) *pyjson.Object {
 	return o.Object("data").Object("nodes")
 }
 
-// take returns what is to be told.
-func (o *overheard) take() []message {
+// take returns what is to be told. Before the run's first node has begun that is nothing: no server says
+// that a node begins, and then which ones it has in its cache.
+func (o *overheard) take(begun bool) []message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !begun && !o.alone {
+		return nil
+	}
 	began := o.began
 	o.began, o.asked = nil, false
 	return began
@@ -124,11 +128,15 @@ func (v *division) isApart() bool { return v != nil && v.parts[0].Outputs != nil
 
 // entering shows that a node of the run begins.
 func (r showing) entering(m comfyui.Message, data []byte) {
+	first := r.current == nil
 	if r.division.isApart() {
 		r.current = data
 		r.enter(m.Node)
 	}
 	r.send(stream.Executing, m.Node, data)
+	if first {
+		r.aside() // of what began earlier
+	}
 }
 
 // enter notes that the client is told that a node begins.
@@ -153,7 +161,7 @@ func (r showing) advancing(data []byte) {
 // aside shows what other parts are doing. A client takes the last node that begins for the one that
 // its previews are of, so the run's own is told again.
 func (r showing) aside() {
-	began := r.others.take()
+	began := r.others.take(r.current != nil)
 	if !r.division.isApart() {
 		return
 	}

@@ -29,11 +29,14 @@ func TestOverheard(t *testing.T) {
 	require.False(t, said("b", comfyui.TypeExecuting, `{"node": null}`))
 	require.False(t, said("b", comfyui.TypeProgressState, board(`"1": {"value": 7}, "2": {"value": 2}`)), "the run itself will show it")
 	require.False(t, said("c", comfyui.TypeProgressState, board(`"3": {"value": 3}`)))
-	require.Len(t, o.take(), 2)
-	require.Empty(t, o.take())
+	require.Empty(t, o.take(false), "the run's own message of what is cached comes first")
+	require.Len(t, o.take(true), 2)
+	require.Empty(t, o.take(true))
 	require.Equal(t, `{"type": "progress_state", "data": `+board(`"1": {"value": 1.0}, "2": {"value": 2}, "3": {"value": 3}`)+`}`, string(o.join([]byte(own))))
 
+	require.True(t, said("b", comfyui.TypeExecuting, `{"node": "5"}`))
 	o.leave()
+	require.Len(t, o.take(false), 1, "all of the run's own nodes were cached")
 	require.True(t, said("c", comfyui.TypeProgressState, board(`"3": {"value": 4}`)))
 	require.False(t, said("c", comfyui.TypeProgressState, board(`"3": {"value": 5}`)))
 	require.Contains(t, string(o.join([]byte(own))), `"value": 5`)
@@ -43,12 +46,12 @@ func TestOverheard(t *testing.T) {
 	for range 2 * maxOverheard {
 		said("c", comfyui.TypeExecuting, `{"node": "4"}`)
 	}
-	require.Len(t, o.take(), maxOverheard)
+	require.Len(t, o.take(true), maxOverheard)
 
 	long := strings.Repeat("x", maxBoard)
 	require.False(t, said("c", comfyui.TypeExecuting, `{"node": "`+long+`"}`))
 	require.False(t, said("c", comfyui.TypeProgressState, board(`"`+long+`": {}`)), "nor is a message without end kept")
-	require.Empty(t, o.take())
+	require.Empty(t, o.take(true))
 	require.Contains(t, string(o.join([]byte(own))), `"value": 5`)
 }
 
