@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -34,6 +35,8 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 	entries := map[string]Entry{} // by source id
 	now := s.now()
 	for i, src := range sources {
+		wish := src.wish
+		src.wish = "" // it is not what the file is
 		refs[i] = src.Ref()
 		p, ok := placeOf(refs[i])
 		if !ok {
@@ -58,8 +61,8 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 			args = append(args, s.keys.known(tenant, src), rememberSources.Milliseconds(), tenant, longestRun.Milliseconds(),
 				flag(!s.db.Embedded()))
 		}
-		args = append(args, s.keys.folder(tenant, p), s.keys.numbers(tenant, p), s.keys.folders(tenant, p.typ), p.typ, p.dir, id, p.name)
-		if n, ok := parseNumbered(p.name); ok {
+		args = append(args, s.keys.folder(tenant, p), s.keys.numbers(tenant, p), s.keys.folders(tenant, p.typ), p.typ, p.dir, id, cmp.Or(wish, p.name))
+		if n, ok := parseNumbered(cmp.Or(wish, p.name)); ok {
 			args = append(args, n.prefix, strconv.FormatInt(n.number, 10), strconv.Itoa(n.width), n.suffix)
 		} else {
 			stem, ext := splitExt(p.name)

@@ -208,6 +208,33 @@ func TestAllotConcurrently(t *testing.T) {
 	})
 }
 
+// Files of several instances that belong together get names one after the other, wherever their instances
+// have counted to.
+func TestNamesFollow(t *testing.T) {
+	s := parallelStore(t)
+	var all []job.FileRef
+	for _, c := range []struct {
+		sources []Source
+		want    []string
+	}{
+		{[]Source{made("a", "x_00020_.png", "1"), made("a", "x_00021_.png", "2")}, []string{"x_00020_.png", "x_00021_.png"}},
+		{[]Source{made("b", "x_00070_.png", "3"), made("b", "y_00003_.png", "4"), made("b", "x_00071_.png", "5"), made("b", "z.png", "6")}, []string{"x_00022_.png", "y_00003_.png", "x_00023_.png", "z.png"}},
+		{[]Source{made("a", "x_00019_.png", "7"), made("a", "/mnt/x_00001_.png", "8")}, []string{"x_00024_.png", "/mnt/x_00001_.png"}},
+		{[]Source{made("b", "x_00070_.png", "3")}, []string{"x_00022_.png"}},
+	} {
+		follow(c.sources, all)
+		refs, _, err := s.AllotOutputs(t.Context(), tenant, c.sources)
+		require.NoError(t, err)
+		for n, ref := range refs {
+			require.Equal(t, c.want[n], ref.Filename)
+		}
+		all = append(all, refs...)
+	}
+	e, err := s.Resolve(t.Context(), tenant, output("x_00022_.png"))
+	require.NoError(t, err)
+	require.Equal(t, made("b", "x_00070_.png", "3"), *e.Source, "it is fetched by the name that it has there")
+}
+
 func TestAllotRefusesMixedInstances(t *testing.T) {
 	s := parallelStore(t)
 	_, _, err := s.AllotOutputs(t.Context(), tenant, []Source{made("a", "x", "1"), made("b", "y", "1")})

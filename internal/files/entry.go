@@ -56,6 +56,10 @@ type Source struct {
 	Filename  string `json:"filename"`
 	// ETag is what the instance's /view says, quoted; empty if it says none.
 	ETag string `json:"etag"`
+
+	// wish is the name that the file gets at the hub if that is free; empty for the one that it has on its
+	// instance.
+	wish string
 }
 
 // Ref is the file's name on its instance.

@@ -1,8 +1,11 @@
 package files
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // numbered is a name with a counter, as save nodes make them:
@@ -29,4 +32,39 @@ func parseNumbered(name string) (n numbered, ok bool) {
 		return numbered{}, false
 	}
 	return numbered{prefix: m[1], number: number, width: len(m[2]), suffix: m[3]}, true
+}
+
+// String returns the name.
+func (n numbered) String() string {
+	return fmt.Sprintf("%s_%0*d%s", n.prefix, n.width, n.number, n.suffix)
+}
+
+// follow has the names of sources follow the highest of some names at the hub, those of each folder and
+// prefix, in their order on the instance.
+func follow(sources []Source, after []job.FileRef) {
+	type series struct{ typ, dir, prefix string }
+	of := func(f job.FileRef) (series, numbered, bool) {
+		n, ok := parseNumbered(f.Filename)
+		return series{f.Type, f.Subfolder, n.prefix}, n, ok
+	}
+	last, first := map[series]int64{}, map[series]int64{}
+	for _, f := range after {
+		if in, n, ok := of(f); ok {
+			last[in] = max(last[in], n.number)
+		}
+	}
+	for _, src := range sources {
+		if in, n, ok := of(src.Ref()); ok {
+			if least, has := first[in]; !has || n.number < least {
+				first[in] = n.number
+			}
+		}
+	}
+	for k, src := range sources {
+		in, n, ok := of(src.Ref())
+		if top := last[in]; ok && top > 0 {
+			n.number += top + 1 - first[in]
+			sources[k].wish = n.String()
+		}
+	}
 }

@@ -67,18 +67,18 @@ func TestAnOutputCostsOneRequest(t *testing.T) {
 			transfer := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler))
 			from := Target{Name: "gpu", Boot: "b1", Instance: i}
 			outputs := putOutputs(i, tt.count)
-			names, wait, err := transfer.Collect(t.Context(), tenant, outputs, from, tt.cached)
+			names, wait, err := transfer.Collect(t.Context(), tenant, outputs, nil, from, tt.cached)
 			require.NoError(t, err)
 			require.NoError(t, wait(t.Context()))
 			require.Equal(t, "picture 0", s.mustRead(t, names[0]))
 			require.Equal(t, [2]int{tt.fetches, tt.stats}, [2]int{i.fetches, i.stats}, "whole files and headers")
 
 			// The same files once more: the hub has their bytes.
-			_, wait, err = transfer.Collect(t.Context(), tenant, outputs, from, true)
+			_, wait, err = transfer.Collect(t.Context(), tenant, outputs, nil, from, true)
 			require.NoError(t, err)
 			require.NoError(t, wait(t.Context()))
 			require.Equal(t, [2]int{tt.fetches, tt.stats + tt.count}, [2]int{i.fetches, i.stats})
-			_, wait, err = transfer.Collect(t.Context(), tenant, outputs, from, false)
+			_, wait, err = transfer.Collect(t.Context(), tenant, outputs, nil, from, false)
 			require.NoError(t, err)
 			require.NoError(t, wait(t.Context()))
 			require.Zero(t, open.open.Load(), "all connections have ended")
@@ -112,7 +112,7 @@ func TestManyOutputsOfOneMessage(t *testing.T) {
 		t.Cleanup(c.Close)
 		outputs := putOutputs(i, count)
 		names, wait, err := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler)).
-			Collect(t.Context(), tenant, outputs, Target{Name: "gpu", Boot: "b1", Instance: i}, false)
+			Collect(t.Context(), tenant, outputs, nil, Target{Name: "gpu", Boot: "b1", Instance: i}, false)
 		require.NoError(t, err)
 		require.NoError(t, wait(t.Context()))
 		for n, name := range names {
@@ -155,7 +155,7 @@ func TestOpenedIsClosed(t *testing.T) {
 			cancel()
 			from.Instance = endedInstance{i}
 		}
-		_, _, err := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler)).Collect(ctx, tenant, outputs, from, false)
+		_, _, err := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler)).Collect(ctx, tenant, outputs, nil, from, false)
 		require.ErrorIs(t, err, tt.err)
 		require.Eventually(t, func() bool { return open.open.Load() == 0 }, time.Minute, time.Millisecond)
 		require.Zero(t, c.slots.used)
@@ -185,7 +185,7 @@ func TestOpenedOutlivesItsRun(t *testing.T) {
 		t.Cleanup(c.Close)
 		run, end := context.WithCancel(t.Context())
 		names, _, err := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler)).
-			Collect(run, tenant, putOutputs(i, 1), Target{Name: "gpu", Boot: "b1", Instance: i}, false)
+			Collect(run, tenant, putOutputs(i, 1), nil, Target{Name: "gpu", Boot: "b1", Instance: i}, false)
 		require.NoError(t, err)
 		<-reading
 		got := make(chan error, 1)

@@ -58,20 +58,20 @@ func TestTransferCollects(t *testing.T) {
 		from := Target{Name: "gpu", Boot: "b1", Instance: i}
 		there := job.FileRef{Type: job.TypeOutput, Filename: "a_00001_.png"}
 		i.put(there, "picture")
-		names, wait, err := transfer.Collect(t.Context(), tenant, []job.FileRef{there, {Type: "custom", Filename: "x"}}, from, false)
+		names, wait, err := transfer.Collect(t.Context(), tenant, []job.FileRef{there, {Type: "custom", Filename: "x"}}, nil, from, false)
 		require.NoError(t, err)
 		require.NoError(t, wait(t.Context()))
 		require.Equal(t, "picture", s.mustRead(t, names[0]))
-		again, wait, err := transfer.Collect(t.Context(), tenant, []job.FileRef{there}, from, false)
+		again, wait, err := transfer.Collect(t.Context(), tenant, []job.FileRef{there}, nil, from, false)
 		require.NoError(t, err)
 		require.NoError(t, wait(t.Context()))
 		require.Equal(t, names[:1], again, "the same names each time")
-		_, _, err = transfer.Collect(t.Context(), tenant, []job.FileRef{{Type: job.TypeOutput, Filename: "gone.png"}}, from, false)
+		_, _, err = transfer.Collect(t.Context(), tenant, []job.FileRef{{Type: job.TypeOutput, Filename: "gone.png"}}, nil, from, false)
 		require.ErrorIs(t, err, ErrGone)
 		i.hook = func(r *http.Response) { r.StatusCode = http.StatusInternalServerError }
 		broken := job.FileRef{Type: job.TypeOutput, Filename: "b_00001_.png"}
 		i.put(broken, "picture")
-		_, wait, err = transfer.Collect(t.Context(), tenant, []job.FileRef{broken}, from, false)
+		_, wait, err = transfer.Collect(t.Context(), tenant, []job.FileRef{broken}, nil, from, false)
 		require.NoError(t, err)
 		require.ErrorContains(t, wait(t.Context()), "instance answers 500", "a copy that failed")
 	})
@@ -89,7 +89,7 @@ func TestPanicOfACopy(t *testing.T) {
 		ref := job.FileRef{Type: job.TypeOutput, Filename: "a_00001_.png"}
 		i.put(ref, "picture")
 		for _, copies := range []*Collector{c, nil} {
-			_, wait, err := NewTransfer(s, copies, nil, logger).Collect(t.Context(), tenant, []job.FileRef{ref}, Target{Name: "gpu", Instance: i}, false)
+			_, wait, err := NewTransfer(s, copies, nil, logger).Collect(t.Context(), tenant, []job.FileRef{ref}, nil, Target{Name: "gpu", Instance: i}, false)
 			require.NoError(t, err)
 			require.ErrorIs(t, wait(t.Context()), panics.ErrPanic)
 		}
@@ -181,7 +181,7 @@ func TestOutputIsWhatItsNamePromises(t *testing.T) {
 		ref := job.FileRef{Type: job.TypeOutput, Filename: c.file}
 		i.put(ref, c.data)
 		names, wait, err := NewTransfer(s, copies, nil, slog.New(slog.DiscardHandler)).
-			Collect(t.Context(), tenant, []job.FileRef{ref}, Target{Name: "gpu", Boot: "b1", Instance: i}, false)
+			Collect(t.Context(), tenant, []job.FileRef{ref}, nil, Target{Name: "gpu", Boot: "b1", Instance: i}, false)
 		require.NoError(t, err)
 		err = wait(t.Context())
 		if c.says != "" {
@@ -203,7 +203,7 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 		ref := job.FileRef{Type: job.TypeOutput, Filename: "a.png"}
 		i.put(ref, "<html>")
 		_, wait, err := NewTransfer(s, copies, nil, slog.New(slog.NewTextHandler(log, nil))).
-			Collect(t.Context(), tenant, []job.FileRef{ref}, Target{Name: "gpu", Boot: "b1", Instance: i}, false)
+			Collect(t.Context(), tenant, []job.FileRef{ref}, nil, Target{Name: "gpu", Boot: "b1", Instance: i}, false)
 		require.NoError(t, err)
 		require.ErrorIs(t, wait(t.Context()), ErrInstance)
 		require.Equal(t, 2, strings.Count(log.String(), "will try again"), log.String())

@@ -179,10 +179,15 @@ func (v *division) name(ctx context.Context, ends []queue.PartEnd, pieces []spli
 		files, at = append(files, other), append(at, end.Instance)
 	}
 	res, err := collecting{r}.meanwhile(ctx, "fetching the files of the parts", func(ctx context.Context) (err error) {
+		var named []job.FileRef
 		for n := range pieces {
 			part = pieces[n].Part
+			files[part].follow(named)
 			if pieces[n].Outputs, err = v.nameOf(ctx, files[part], at[part], pieces[n].Outputs); err != nil {
 				return err
+			}
+			for _, f := range comfyui.Files(pieces[n].Outputs) {
+				named = append(named, f.Ref)
 			}
 		}
 		for part = 1; part < len(files); part++ { // the run waits for its own

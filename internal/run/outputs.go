@@ -20,6 +20,8 @@ type outputs struct {
 	run *Run
 	// part is the connection of the instance that has made a part of the run; nil for the run's own.
 	part *instance.Link
+	// after are names at the hub that those of new files are to follow.
+	after []job.FileRef
 	// copying ends with the run: nobody waits for copies that are still going on then. It is nil
 	// before the first one. life guards it, even while mu is held for long.
 	life    sync.Mutex
@@ -44,6 +46,13 @@ func (o *outputs) conn() *instance.Link {
 		return o.part
 	}
 	return o.run.conn
+}
+
+// follow has the names of new files follow others.
+func (o *outputs) follow(names []job.FileRef) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.after = names
 }
 
 // join makes the files of a part some of the run's.
@@ -95,7 +104,7 @@ func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 
 func (o *outputs) collect(outputs []job.FileRef, cached bool) error {
 	r, copying := o.run, o.begin()
-	names, wait, err := r.d.Files.Collect(copying, r.Job().Tenant, outputs, r.d.target(o.conn()), cached)
+	names, wait, err := r.d.Files.Collect(copying, r.Job().Tenant, outputs, o.after, r.d.target(o.conn()), cached)
 	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrStorage) || errors.Is(err, files.ErrInstance) ||
 		copying.Err() != nil {
 		return err
