@@ -81,18 +81,33 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// faults is how large TestFaults is: COMFYHUB_BOT_FAULTS=full is for make bot-faults.
-func faults() (chats, requests, kills int) {
-	if os.Getenv("COMFYHUB_BOT_FAULTS") == "full" {
-		return 50, 4, 20
-	}
-	return 8, 3, 4
+// storm is one run of TestFaults: one of so many calls to Telegram fails, by these dice.
+type storm struct {
+	chats, requests, kills, oneIn int
+	seed                          uint64
 }
 
-// unlucky lets a tenth of the calls fail in every way that there is, and counts them.
+// storms are the runs of TestFaults: COMFYHUB_BOT_FAULTS=full is for make bot-faults.
+func storms() (list []storm) {
+	size := storm{chats: 8, requests: 3, kills: 4}
+	seeds := uint64(1)
+	if os.Getenv("COMFYHUB_BOT_FAULTS") == "full" {
+		size = storm{chats: 50, requests: 4, kills: 20}
+		seeds = 3
+	}
+	for _, size.oneIn = range []int{10, 5} {
+		for size.seed = range seeds {
+			list = append(list, size)
+		}
+	}
+	return list
+}
+
+// unlucky lets one of so many calls fail in every way that there is, and counts them.
 type unlucky struct {
 	mu     sync.Mutex
 	dice   *rand.Rand
+	oneIn  int
 	failed map[fakebot.Fault]int
 	over   bool
 }
@@ -100,7 +115,7 @@ type unlucky struct {
 func (u *unlucky) fault(string) fakebot.Fault {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	f := fakebot.Fault(u.dice.IntN(8*10) + 1)
+	f := fakebot.Fault(u.dice.IntN(int(fakebot.GatewayAfter)*u.oneIn) + 1)
 	if u.over || f > fakebot.GatewayAfter {
 		return fakebot.None
 	}
@@ -112,13 +127,18 @@ func (u *unlucky) fault(string) fakebot.Fault {
 // without a word, nobody gets a picture twice, and hardly anybody is told to look whether it is
 // there.
 func TestFaults(t *testing.T) {
+	for _, s := range storms() {
+		t.Run(fmt.Sprintf("one in %d, seed %d", s.oneIn, s.seed), s.run)
+	}
+}
+
+func (s storm) run(t *testing.T) {
 	beside.Bubble(t, func(t *testing.T) {
-		chats, requests, kills := faults()
-		bad := &unlucky{dice: rand.New(rand.NewPCG(7, 11)), failed: map[fakebot.Fault]int{}}
+		bad := &unlucky{dice: rand.New(rand.NewPCG(7, 11+s.seed)), oneIn: s.oneIn, failed: map[fakebot.Fault]int{}}
 		r := newRig(t, func(o *options) { o.Fake.Fault = bad.fault })
 		asked := map[*fakebot.Person][]int{}
 		var people []*fakebot.Person
-		for n := range chats {
+		for n := range s.chats {
 			p := r.Fake.Person(int64(1000+n), "en")
 			switch n % 8 {
 			case 3:
@@ -131,7 +151,7 @@ func TestFaults(t *testing.T) {
 		ctx, cancel := context.WithCancel(r.ctx)
 		var writing sync.WaitGroup
 		writing.Go(func() {
-			for range requests {
+			for range s.requests {
 				for n, p := range people {
 					command := "/work"
 					if n%5 == 4 {
@@ -147,8 +167,8 @@ func TestFaults(t *testing.T) {
 				}
 			}
 		})
-		dice := rand.New(rand.NewPCG(3, 5))
-		for range kills {
+		dice := rand.New(rand.NewPCG(3, 5+s.seed))
+		for range s.kills {
 			time.Sleep(time.Duration(dice.IntN(8000)) * time.Millisecond)
 			r.Bridge.Kill()
 			r.Bridge.Start(t)
@@ -200,9 +220,9 @@ func TestFaults(t *testing.T) {
 			failed += n
 		}
 		bad.mu.Unlock()
-		all := chats * requests
+		all := s.chats * s.requests
 		t.Logf("%d requests of %d chats, %d kills, %d faulty calls: %d with a picture, %d silent, %d doubled, %d in doubt (%.1f %%)",
-			all, chats, kills, failed, pictures, silent, twice, doubts, 100*float64(doubts)/float64(all))
+			all, s.chats, s.kills, failed, pictures, silent, twice, doubts, 100*float64(doubts)/float64(all))
 		require.Zero(t, silent)
 		require.Zero(t, twice)
 		require.LessOrEqual(t, 50*doubts, all, "fewer than 2 %")

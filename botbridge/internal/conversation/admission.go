@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
@@ -65,14 +66,14 @@ func (ad *admission) disallow(ctx context.Context, tn *turn) error { return ad.c
 
 func (ad *admission) change(ctx context.Context, tn *turn, admit bool) error {
 	who, ok := named(tn, tn.rest)
-	if !ok && tn.Chat.Group {
+	if tn.rest == "" && tn.Chat.Group {
 		who, ok = request.Who(tn.Platform, tn.Chat.ID), true
 	}
-	key := "disallowed"
-	switch {
-	case !ok || strings.ContainsAny(who, " \n"):
+	if !ok {
 		return tn.reply(ctx, tn.say("usage_allow", nil))
-	case admit:
+	}
+	key := "disallowed"
+	if admit {
 		key = "allowed"
 	}
 	if err := ad.guard.Allow(ctx, who, tn.who(), admit); err != nil {
@@ -130,7 +131,7 @@ func (ad *admission) knock(ctx context.Context, tn *turn) (key string, err error
 		}
 		texts := ad.voice.texts
 		_, err = ad.outbox.Send(ctx, tn.p, platform.Chat{ID: at.Chat}, platform.Post{
-			Text:    texts.Say(at.Language, "knock", locale.With{"name": clipRunes(tn.User.Name, 60), "who": tn.who()}),
+			Text:    texts.Say(at.Language, "knock", locale.With{"name": shownName(tn.User), "who": tn.who()}),
 			Buttons: request.Buttons(texts, at.Language, id, verbLetIn, verbKeepOut),
 		})
 		if mayPass(err) {
@@ -139,6 +140,17 @@ func (ad *admission) knock(ctx context.Context, tn *turn) (key string, err error
 		key = "private_asked"
 	}
 	return key, nil
+}
+
+// shownName returns a stranger's name as operators read it. Signs that are not seen could turn
+// around what follows it: the id.
+func shownName(u platform.User) string {
+	return clipRunes(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, u.Name), 60)
 }
 
 // pressed handles a button about a stranger.
@@ -164,5 +176,5 @@ func (ad *admission) pressed(ctx context.Context, tn *turn, verb, id string) err
 		}
 	}
 	tn.answerText(ctx, "")
-	return tn.edit(ctx, tn.Message.ID, platform.Post{Text: tn.say(key, locale.With{"who": fmt.Sprintf("%s (%s)", clipRunes(k.User.Name, 60), who)})})
+	return tn.edit(ctx, tn.Message.ID, platform.Post{Text: tn.say(key, locale.With{"who": fmt.Sprintf("%s (%s)", shownName(k.User), who)})})
 }

@@ -14,15 +14,12 @@ import (
 )
 
 // named returns the user that an operator means: an id on this platform, or a full name
-// such as telegram:12345.
+// such as telegram:12345; false if nobody can be called so, as with @alice.
 func named(tn *turn, text string) (string, bool) {
-	if text == "" {
-		return "", false
+	if !strings.Contains(text, ":") {
+		text = request.Who(tn.Platform, text)
 	}
-	if strings.Contains(text, ":") {
-		return text, true
-	}
-	return request.Who(tn.Platform, text), true
+	return text, limits.Named(text)
 }
 
 // operators answers the commands of the operators.
@@ -48,7 +45,10 @@ func (op *operators) ban(ctx context.Context, tn *turn) error {
 	if len(fields) == 0 {
 		return tn.reply(ctx, tn.say("usage_ban", nil))
 	}
-	who, _ := named(tn, fields[0])
+	who, ok := named(tn, fields[0])
+	if !ok {
+		return tn.reply(ctx, tn.say("usage_ban", nil))
+	}
 	if err := op.guard.Ban(ctx, who, tn.who(), d); err != nil {
 		return err
 	}
@@ -80,7 +80,10 @@ func (op *operators) quota(ctx context.Context, tn *turn) error {
 			return tn.reply(ctx, tn.say("usage_quota", nil))
 		}
 	}
-	who, _ := named(tn, fields[0])
+	who, ok := named(tn, fields[0])
+	if !ok {
+		return tn.reply(ctx, tn.say("usage_quota", nil))
+	}
 	if err := op.guard.SetShare(ctx, who, share); err != nil {
 		return err
 	}

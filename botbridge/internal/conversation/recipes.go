@@ -30,6 +30,7 @@ const (
 // recipe is one that was read from a file, and the message with the file.
 type recipe struct {
 	workflow.Recipe
+	Chat    string `json:"chat"`
 	Message string `json:"message"`
 }
 
@@ -50,7 +51,7 @@ func (rc *recipes) read(ctx context.Context, tn *turn) (r recipe, there, ok bool
 	if at < 0 {
 		return r, false, false, nil
 	}
-	r.Message = tn.Message.ID
+	r.Chat, r.Message = tn.Chat.ID, tn.Message.ID
 	if len(tn.Message.Files) == 0 {
 		if id, err := rc.find.replied(ctx, tn); id != "" || err != nil {
 			return r, false, false, err
@@ -150,12 +151,13 @@ func (rc *recipes) remix(ctx context.Context, tn *turn) (bool, error) {
 	return true, rc.make(ctx, tn, c, r, fresh)
 }
 
-// pressed makes a picture by a recipe as it is.
+// pressed makes a picture by a recipe as it is. Its id can be guessed, so the recipe has to be
+// of the same chat: others are nobody's business.
 func (rc *recipes) pressed(ctx context.Context, tn *turn, id string) error {
 	var r recipe
 	err := rc.store.Get(ctx, recipeKind, id, &r)
 	c := rc.command(tn)
-	if errors.Is(err, state.ErrNotFound) || err == nil && c == nil {
+	if errors.Is(err, state.ErrNotFound) || err == nil && (c == nil || r.Chat != tn.Chat.ID) {
 		tn.answer(ctx, "too_old")
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"golang.org/x/time/rate"
 
@@ -72,17 +73,8 @@ func (c Config) Problems() (list []error) {
 		{"allow_users", c.AllowUsers}, {"allow_chats", c.AllowChats}, {"block_users", c.BlockUsers}, {"block_chats", c.BlockChats}, {"admins", c.Admins},
 	} {
 		for _, name := range named.list {
-			platformName, id, ok := strings.Cut(name, ":")
-			_, notNumber := strconv.ParseInt(id, 10, 64)
-			switch {
-			case !ok || platformName == "" || id == "":
-				add("%s: %q does not look like telegram:12345", named.word, name)
-			case !slices.Contains([]string{"telegram", "webchat", "discord"}, platformName):
-				add("%s: %q: the platforms are telegram, discord and webchat", named.word, name)
-			case platformName == "discord" && notNumber != nil:
-				add("%s: %q: a Discord id is a long number; in developer mode, *Copy ID* gives it", named.word, name)
-			case platformName == "telegram" && notNumber != nil:
-				add("%s: %q: a Telegram id is a number; the bot tells everybody it does not let in theirs", named.word, name)
+			if problem := misnamed(name); problem != "" {
+				add("%s: %q%s", named.word, name, problem)
 			}
 		}
 	}
@@ -90,6 +82,29 @@ func (c Config) Problems() (list []error) {
 		add("filter_url: this is not an http or https address")
 	}
 	return list
+}
+
+// misnamed says what is wrong with the name of a user or a chat, "" for nothing.
+func misnamed(name string) string {
+	platformName, id, ok := strings.Cut(name, ":")
+	_, notNumber := strconv.ParseInt(id, 10, 64)
+	switch {
+	case !ok || platformName == "" || id == "":
+		return " does not look like telegram:12345"
+	case !slices.Contains([]string{"telegram", "webchat", "discord"}, platformName):
+		return ": the platforms are telegram, discord and webchat"
+	case platformName == "discord" && notNumber != nil:
+		return ": a Discord id is a long number; in developer mode, *Copy ID* gives it"
+	case platformName == "telegram" && notNumber != nil:
+		return ": a Telegram id is a number; the bot tells everybody it does not let in theirs"
+	}
+	return ""
+}
+
+// Named reports whether a text can be the name of a user or a chat.
+func Named(name string) bool {
+	const longest = 128
+	return len(name) <= longest && misnamed(name) == "" && !strings.ContainsFunc(name, unicode.IsSpace)
 }
 
 // Guard enforces the limits. It is safe for concurrent use.

@@ -89,6 +89,10 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workflow: %w", err)
 	}
+	return commandOf(name, spec, graph)
+}
+
+func commandOf(name string, spec Spec, graph *Graph) (_ *Command, err error) {
 	if spec.Several != "" && spec.Several != "album" && spec.Several != "grid" {
 		return nil, fmt.Errorf("several: %q is neither album nor grid", spec.Several)
 	}

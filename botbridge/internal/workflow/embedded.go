@@ -216,9 +216,11 @@ func (e *embeddedTexts) tags(data []byte, at uint32, order binary.ByteOrder) (fu
 			continue
 		}
 		if size > 4 {
-			if int64(value)+int64(size) > int64(len(data)) {
+			// Thousands of tags may all have the same text, so each counts.
+			if int64(value)+int64(size) > int64(len(data)) || int64(size) > int64(maxEmbedded-e.left) {
 				continue
 			}
+			e.left += int(size)
 			text = data[value : value+size]
 		}
 		switch tag {

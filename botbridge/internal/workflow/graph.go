@@ -65,6 +65,14 @@ func idOrder(id string) (order []int) {
 	return order
 }
 
+// larger reports whether a graph has more nodes, or more inputs in all of them.
+func (g *Graph) larger(nodes, inputs int) bool {
+	for _, id := range g.ids {
+		inputs -= g.inputs(id).Len()
+	}
+	return len(g.ids) > nodes || inputs < 0
+}
+
 // Nodes returns the ids of all nodes, small numbers first.
 func (g *Graph) Nodes() []string { return g.ids }
 

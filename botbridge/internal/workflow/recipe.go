@@ -8,6 +8,13 @@ import (
 	"strings"
 )
 
+// Graphs in pictures come from anybody. To read one takes time that grows with the square of
+// its size; real ones have some hundred nodes.
+const (
+	maxRecipeNodes  = 1000
+	maxRecipeInputs = 20_000
+)
+
 // Recipe is what the file of a picture says about how it was made, by whatever program.
 type Recipe struct {
 	Args
@@ -33,7 +40,11 @@ func ReadRecipe(r io.Reader) (Recipe, bool) {
 
 // ofGraph reads a workflow in API format.
 func ofGraph(graph []byte) (r Recipe, ok bool) {
-	c, err := NewCommand("picture", Spec{}, graph)
+	g, err := ParseGraph(graph)
+	if err != nil || g.larger(maxRecipeNodes, maxRecipeInputs) {
+		return r, false
+	}
+	c, err := commandOf("picture", Spec{}, g)
 	if err != nil {
 		return r, false
 	}

@@ -1,0 +1,48 @@
+package workflow
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// To follow every link of a graph as large as a file may hold would take minutes, and anybody
+// can send one.
+func TestRecipeOfAHugeGraphIsLeftAlone(t *testing.T) {
+	graph := func(nodes, inputs int) string {
+		var b strings.Builder
+		for n := range nodes {
+			fmt.Fprintf(&b, `,"%d":{"class_type":"KSampler","inputs":{"seed":7,"model":["%d",0]`, n, n-1)
+			for i := range inputs {
+				fmt.Fprintf(&b, `,"%d":["%d",0]`, i, n-1)
+			}
+			b.WriteString("}}")
+		}
+		return pngWith([3]string{"tEXt", "prompt", "{" + b.String()[1:] + "}"})
+	}
+	_, ok := ReadRecipe(strings.NewReader(graph(maxRecipeNodes, 0)))
+	require.True(t, ok)
+	for _, huge := range []string{graph(maxRecipeNodes+1, 0), graph(100, maxRecipeInputs/100), graph(20_000, 0)} {
+		_, ok := ReadRecipe(strings.NewReader(huge))
+		require.False(t, ok)
+	}
+}
+
+// Thousands of tags may name the same long text: reading it for each would take hours.
+func TestRecipeOfManyTagsReadsEachByteOnce(t *testing.T) {
+	const tags, length = 60_000, 500_000
+	text := "UNICODE\x00" + strings.Repeat("a\x00", length/2)
+	tiff := binary.LittleEndian.AppendUint32([]byte("II*\x00"), 8)
+	tiff = binary.LittleEndian.AppendUint16(tiff, tags)
+	for range tags {
+		tiff = binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(tiff, tagComment), 7)
+		tiff = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(tiff, uint32(len(text))), 10+tags*12)
+	}
+	e := embeddedTexts{texts: map[string]string{}}
+	e.exif(append(tiff, text...))
+	require.LessOrEqual(t, e.left, maxEmbedded)
+	require.NotEmpty(t, e.texts["parameters"])
+}
