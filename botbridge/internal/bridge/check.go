@@ -76,7 +76,7 @@ func askTelegram(ctx context.Context, c *config.Config) (string, error) {
 	if err != nil {
 		return "", nil // said already
 	}
-	t, err := telegram.New(telegram.Options{Token: token, Server: c.Telegram.Server})
+	t, err := telegram.New(telegram.Options{Token: token, Server: c.Telegram.Server, Inline: c.Telegram.Inline})
 	if err != nil {
 		return "", err
 	}
@@ -84,6 +84,8 @@ func askTelegram(ctx context.Context, c *config.Config) (string, error) {
 	name, err := t.Me(ctx)
 	if errors.Is(err, telegram.ErrToken) {
 		return "", fmt.Errorf("telegram: token: %w", err)
+	} else if errors.Is(err, telegram.ErrNoInline) {
+		return name, fmt.Errorf("telegram: inline: %w", err)
 	} else if err != nil {
 		return "", fmt.Errorf("telegram: the token could not be checked: %w", err)
 	}

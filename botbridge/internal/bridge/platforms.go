@@ -32,7 +32,7 @@ func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) er
 			return err
 		}
 		t, err := telegram.New(telegram.Options{
-			Token: token, Server: c.Telegram.Server, Local: c.Telegram.Local, Webhook: c.Telegram.Webhook, Secret: secret, Rate: c.Telegram.Rate,
+			Token: token, Server: c.Telegram.Server, Local: c.Telegram.Local, Webhook: c.Telegram.Webhook, Secret: secret, Rate: c.Telegram.Rate, Inline: c.Telegram.Inline,
 			Commands: b.menu(c, commands), Logger: b.log.With("platform", telegram.Name), HTTP: b.http,
 		})
 		if err != nil {
@@ -148,7 +148,7 @@ const declinePause = time.Minute
 func (b *Bridge) decline(e platform.Event, chat string) {
 	p := b.platforms[e.Platform]
 	text := b.texts.Say(b.texts.Match(e.User.Language), "too_much", nil)
-	if e.Kind == platform.Left || e.Kind == platform.Moved || e.Payment != nil {
+	if e.Kind == platform.Left || e.Kind == platform.Moved || e.Kind == platform.Queried || e.Payment != nil {
 		return
 	}
 	b.mu.Lock()

@@ -93,6 +93,8 @@ type Telegram struct {
 	Webhook string `yaml:"webhook"`
 	// WebhookSecret is sent by Telegram with each call.
 	WebhookSecret Secret `yaml:"webhook_secret"`
+	// Inline lets people call the bot from any chat. Default: no.
+	Inline bool `yaml:"inline"`
 	// Rate multiplies the rate limits of calls, for your own Bot API server.
 	// Default: 1.
 	Rate float64 `yaml:"rate"`

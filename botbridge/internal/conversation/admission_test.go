@@ -48,6 +48,19 @@ func TestLettingIn(t *testing.T) {
 	require.Empty(t, r.asks(r.message("8", "8", "/generate an owl", "")), "only operators let in")
 }
 
+// Operators name people by their ids: nobody is called @alice, and a name that hides what follows
+// it is shown without that.
+func TestNamesOfStrangers(t *testing.T) {
+	r := parallelRig(t, limits.Config{Admins: []string{"telegram:1"}, AllowUsers: []string{"telegram:1"}, Messages: 100})
+	for _, text := range []string{"/allow @alice", "/allow telegram:alice", "/allow nowhere:5", "/ban @alice", "/quota @alice 5"} {
+		r.event("1", "1", platform.Said, "m1"+text, text)
+		require.Contains(t, r.heard("1"), " ID", text)
+	}
+	r.event("1", "-9", platform.Said, "m2", "/allow @alice")
+	require.Contains(t, r.heard("-9"), "/allow ID", "it is not the group that was meant")
+	require.Equal(t, "Ada (telegram:42)", shownName(platform.User{Name: "Ada\u202e (telegram:42)\n"}))
+}
+
 // Who has refused somebody is not asked again by the button.
 func TestKeptOut(t *testing.T) {
 	r := parallelRig(t, limits.Config{Admins: []string{"telegram:1"}, AllowUsers: []string{"telegram:1"}, Messages: 100})

@@ -26,6 +26,9 @@ func Lane(e platform.Event) string {
 		// flood of them cannot fill that of the payments.
 		return strings.Join([]string{e.Platform, string(Button), string(e.Kind), e.User.ID}, "|")
 	}
+	if e.Kind == platform.Queried {
+		return strings.Join([]string{e.Platform, string(Button), string(e.Kind), e.User.ID}, "|")
+	}
 	if e.Kind == platform.Pressed {
 		return strings.Join([]string{e.Platform, string(Button), e.Chat.ID, e.User.ID}, "|")
 	}

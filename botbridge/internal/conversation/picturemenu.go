@@ -70,6 +70,9 @@ func (pm *pictureMenu) plain(tn *turn, rec request.Record, text string) platform
 		}
 	}
 	row(request.VerbWorkflow, request.VerbDelete)
+	if sharable(tn, rec) {
+		post.Buttons = append(post.Buttons, []platform.Button{{Label: tn.say("button_share", nil), Share: sharePrefix + rec.ID}})
+	}
 	return post
 }
 

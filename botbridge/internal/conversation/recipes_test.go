@@ -55,4 +55,7 @@ func TestRecipes(t *testing.T) {
 		}
 	}
 	r.pressed("5", "5", "b1", verbRecipe+":nothing")
+	before := len(r.active("6"))
+	r.pressed("6", "6", "b1", button.Data)
+	require.Len(t, r.active("6"), before, "what somebody else has brought is nobody's business, though its id can be guessed")
 }

@@ -44,11 +44,23 @@ type chats struct {
 	forms  bool
 	covers bool
 	files  map[string]string // what files hold, by id
+	offers []platform.Offer
+	lost   bool // pictures cannot be offered any more
 }
 
 func (c *chats) Name() string { return "telegram" }
 func (c *chats) Limits() platform.Limits {
-	return platform.Limits{Text: 4096, Caption: 1024, Forms: c.forms, Covers: c.covers}
+	return platform.Limits{Text: 4096, Caption: 1024, Forms: c.forms, Covers: c.covers, Inline: true}
+}
+
+func (c *chats) Offer(_ context.Context, _ string, o platform.Offer) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.Shown != nil && c.lost {
+		return platform.ErrGone
+	}
+	c.offers = append(c.offers, o)
+	return nil
 }
 
 func (c *chats) Send(_ context.Context, to platform.Chat, p platform.Post) ([]string, error) {

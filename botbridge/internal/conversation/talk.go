@@ -74,6 +74,7 @@ type Talk struct {
 	find        *finder
 	operators   *operators
 	handbook    *handbook
+	inline      *inline
 	groups      *groups
 	turns       *turns
 	shop        *shop
@@ -140,10 +141,11 @@ func New(o Options) *Talk {
 	t.groupPanel = &groupPanel{guard: o.Guard, texts: o.Texts, commands: t.commands, groups: t.groups}
 	t.panel = &settingsPanel{store: o.Store, texts: o.Texts, enhance: o.Enhance, groupPanel: t.groupPanel}
 	t.asker = &asker{store: o.Store, albumWait: o.AlbumWait, commands: t.commands, find: t.find, consent: t.consent, intake: t.intake, questions: t.questions, rewording: t.rewording}
+	t.inline = &inline{store: o.Store, runner: o.Runner, commands: t.commands, asker: t.asker, handbook: t.handbook, logger: o.Logger}
 	t.menus = &groupMenus{outbox: o.Outbox, logger: o.Logger, commands: t.commands, groups: t.groups, until: map[string]time.Time{}}
 	t.refunds = &refunds{store: o.Store, runner: o.Runner, platform: o.Platform, contact: o.Contact, logger: o.Logger, find: t.find}
 	builtIn := map[string]func(context.Context, *turn) error{
-		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
+		"start": t.inline.start, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
 		"settings": t.panel.show, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
 		"info": t.workflows.info, "delete": t.removals.ask, "remix": t.remixes.remix, "styles": t.styles.list,
 		"my": t.gallery.my, "models": t.handbook.models,
@@ -221,6 +223,9 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	if err != nil {
 		return err
 	}
+	if tn.Kind == platform.Queried {
+		return t.queried(ctx, tn, standing)
+	}
 	switch standing {
 	case limits.Banned:
 		return t.keepOut(ctx, tn, "")
@@ -250,6 +255,15 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	return err
 }
 
+// queried handles words that are being typed. Whom the bridge does not serve it shows nothing,
+// nor does it note them: they may never have written to it.
+func (t *Talk) queried(ctx context.Context, tn *turn, standing limits.Standing) error {
+	if flood, _ := t.o.Guard.Flood(tn.Event, time.Now()); flood || standing != limits.Welcome {
+		return nil
+	}
+	return t.inline.query(ctx, tn)
+}
+
 // act does what an event asks for, or shows the terms if its author has yet to accept them.
 func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 	e := tn.Event // handling it changes tn.Event
@@ -258,7 +272,7 @@ func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 		err = t.buttons.pressed(ctx, tn)
 	case platform.Edited:
 		err = t.edits.handle(ctx, tn)
-	case platform.Said, platform.Left, platform.Moved, platform.Checkout, platform.Paid:
+	case platform.Said, platform.Left, platform.Moved, platform.Checkout, platform.Paid, platform.Queried:
 		err = t.messages.said(ctx, tn)
 	}
 	if errors.Is(err, errTerms) {

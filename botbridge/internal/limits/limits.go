@@ -312,6 +312,9 @@ func (g *Guard) Flood(e platform.Event, now time.Time) (flood, tell bool) {
 	defer g.mu.Unlock()
 	g.sweep(now)
 	who := e.Platform + ":" + e.User.ID
+	if e.Kind == platform.Queried {
+		who += ":queried" // a few come with every word that is typed, and take nothing from messages
+	}
 	p := g.pace[who]
 	if p == nil {
 		p = &pace{limiter: rate.NewLimiter(rate.Limit(float64(g.c.Messages)/10), g.c.Messages)}

@@ -12,6 +12,10 @@ const (
 	Edited Kind = "edited"
 	// Pressed is a pressed button under a message of the bridge.
 	Pressed Kind = "pressed"
+	// Queried are words that a user types after the bridge's name in any chat, before they are
+	// sent. Its Press has to be answered within seconds, see [Inliner]; its Chat is the private
+	// one.
+	Queried Kind = "queried"
 	// Left means that the bridge may no longer write to a chat: it was blocked, or removed
 	// from the group.
 	Left Kind = "left"
@@ -37,7 +41,7 @@ type Event struct {
 	// Addressed means that a message in a group names the bridge.
 	Addressed bool `json:"addressed,omitempty"`
 	// Press and Data belong to a button: the id to answer, and the button's data. Press
-	// is also the id of a Checkout.
+	// is also the id of a Checkout and of a Queried.
 	// Data comes from the user's program and may be forged.
 	Press string `json:"press,omitempty"`
 	Data  string `json:"data,omitempty"`

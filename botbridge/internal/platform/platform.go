@@ -85,6 +85,8 @@ type Limits struct {
 	InPlace bool
 	// Forms means that an event can open a form, see [Forms].
 	Forms bool
+	// Inline means that people can call the bridge from any chat, see [Inliner].
+	Inline bool
 	// Covers means that pictures can be hidden behind a spoiler.
 	Covers bool
 	// Linked means that files are sent as links to the hub, so files that exist only in the

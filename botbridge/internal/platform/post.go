@@ -49,6 +49,9 @@ type Button struct {
 	// URL, if not empty, is an http or https URL that the button opens; then there is no
 	// Data, and no press. A platform drops a button whose URL it does not accept.
 	URL string
+	// Share, if not empty, is what the button types after the bridge's name in a chat that the
+	// person chooses, see [Inliner]; then there is no Data.
+	Share string
 }
 
 // Media is how a file is shown.

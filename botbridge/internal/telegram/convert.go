@@ -21,6 +21,8 @@ func (t *reader) event(u *models.Update) (platform.Event, bool) {
 	switch {
 	case u.CallbackQuery != nil:
 		return pressed(e, u.CallbackQuery)
+	case u.InlineQuery != nil:
+		return queried(e, u.InlineQuery)
 	case u.PreCheckoutQuery != nil:
 		return checkout(e, u.PreCheckoutQuery)
 	case u.Message != nil && u.Message.SuccessfulPayment != nil:

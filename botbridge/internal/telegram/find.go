@@ -30,8 +30,8 @@ const (
 // other chats of a bot share theirs, so most numbers in a private chat belong to other chats.
 type numbers struct {
 	mu     sync.Mutex
-	newest map[int64]int // by group, 0 for all other chats
-	taken  map[taken]bool
+	newest map[int64]int     // by group, 0 for all other chats
+	taken  map[taken]string  // the name of the picture that the bot has sent there, "" for others
 	order  [maxNumbers]taken // a ring
 	next   int
 }
@@ -41,7 +41,7 @@ type taken struct {
 	number int
 }
 
-func newNumbers() *numbers { return &numbers{newest: map[int64]int{}, taken: map[taken]bool{}} }
+func newNumbers() *numbers { return &numbers{newest: map[int64]int{}, taken: map[taken]string{}} }
 
 // groupOf returns the supergroup that a chat is, 0 if it is none.
 func groupOf(chat int64) int64 {
@@ -67,15 +67,27 @@ func (n *numbers) note(group int64, messages ...int) {
 		n.newest[group] = max(n.newest[group], message)
 		delete(n.taken, n.order[n.next])
 		n.order[n.next] = taken{group, message}
-		n.taken[n.order[n.next]] = true
+		n.taken[n.order[n.next]] = ""
 		n.next = (n.next + 1) % maxNumbers
 	}
 }
 
-// posted remembers a message of the bot and returns its id.
-func (n *numbers) posted(in platform.Chat, message int) string {
-	n.note(groupIn(in), message)
+// posted remembers a message of the bot, with Telegram's name of its picture, and returns its id.
+func (n *numbers) posted(in platform.Chat, message int, file string) string {
+	group := groupIn(in)
+	n.note(group, message)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.taken[taken{group, message}] = file
 	return strconv.Itoa(message)
+}
+
+// file returns Telegram's name of the picture that the bot sent in a message, "" if that is not
+// remembered.
+func (n *numbers) file(in platform.Chat, message string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.taken[taken{groupIn(in), number(message)}]
 }
 
 // Newest implements platform.Finder.
@@ -101,7 +113,7 @@ func (t *sender) Candidates(in platform.Chat, after, before string, parts int) (
 		if len(list) == maxCandidates {
 			return list, false
 		}
-		if !t.numbers.taken[taken{group, message}] {
+		if _, known := t.numbers.taken[taken{group, message}]; !known {
 			list = append(list, strconv.Itoa(message))
 		}
 	}

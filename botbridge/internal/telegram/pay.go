@@ -42,7 +42,7 @@ func (t *sender) sendInvoice(ctx context.Context, seen *attempt, to platform.Cha
 	if err := seen.explain(err); err != nil {
 		return nil, err
 	}
-	return []string{t.numbers.posted(to, m.ID)}, nil
+	return []string{t.numbers.posted(to, m.ID, "")}, nil
 }
 
 // Confirm implements platform.Seller.

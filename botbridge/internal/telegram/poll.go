@@ -24,7 +24,14 @@ const (
 	maxPause   = 15 * time.Second
 )
 
-var allowedUpdates = []string{"message", "edited_message", "callback_query", "my_chat_member", "pre_checkout_query"}
+// updates returns the kinds of updates that are wanted.
+func (t *Telegram) updates() []string {
+	kinds := []string{"message", "edited_message", "callback_query", "my_chat_member", "pre_checkout_query"}
+	if t.o.Inline {
+		kinds = append(kinds, "inline_query")
+	}
+	return kinds
+}
 
 // Listen implements platform.Platform: it polls for updates, or asks Telegram to
 // call the webhook.
@@ -35,7 +42,7 @@ func (t *Telegram) Listen(ctx context.Context, admit platform.Admit) error {
 	if t.o.Webhook != "" {
 		t.persist(ctx, func(ctx context.Context) error {
 			_, err := t.bot.SetWebhook(ctx, &bot.SetWebhookParams{
-				URL: t.o.Webhook, SecretToken: t.o.Secret, AllowedUpdates: allowedUpdates,
+				URL: t.o.Webhook, SecretToken: t.o.Secret, AllowedUpdates: t.updates(),
 			})
 			return err
 		})
@@ -113,29 +120,36 @@ func (t *Telegram) admit(ctx context.Context, u *models.Update, admit platform.A
 	return admit(ctx, e)
 }
 
-// getUpdates is the one call that the library does not export.
+// getUpdates is a call that the library does not export.
 func (t *Telegram) getUpdates(ctx context.Context, offset int64) ([]*models.Update, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.o.PollTimeout+15*time.Second)
 	defer cancel()
-	body, err := json.Marshal(map[string]any{
-		"offset": offset, "timeout": int(t.o.PollTimeout.Seconds()), "allowed_updates": allowedUpdates,
-	})
+	var list []json.RawMessage
+	err := t.call(ctx, "getUpdates", map[string]any{
+		"offset": offset, "timeout": int(t.o.PollTimeout.Seconds()), "allowed_updates": t.updates(),
+	}, &list)
+	return t.decode(list), err
+}
+
+// call makes a call without the library.
+func (t *Telegram) call(ctx context.Context, method string, params, result any) error {
+	body, err := json.Marshal(params)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.o.Server+"/bot"+t.o.Token+"/getUpdates", bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.o.Server+"/bot"+t.o.Token+"/"+method, bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("the token makes no address")
+		return errors.New("the token makes no address")
 	}
 	r.Header.Set("Content-Type", "application/json")
 	response, err := t.http.Do(r)
 	if err != nil {
-		return nil, hide(err)
+		return hide(err)
 	}
 	defer response.Body.Close()
 	var answer struct {
 		OK          bool
-		Result      []json.RawMessage
+		Result      json.RawMessage
 		Description string
 		Parameters  struct {
 			RetryAfter int `json:"retry_after"`
@@ -143,21 +157,20 @@ func (t *Telegram) getUpdates(ctx context.Context, offset int64) ([]*models.Upda
 	}
 	raw, err := io.ReadAll(io.LimitReader(response.Body, maxUpdates))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return nil, fmt.Errorf("status %d: %w", response.StatusCode, err)
+	err = json.Unmarshal(raw, &answer)
+	switch {
+	case err != nil:
+		return fmt.Errorf("status %d: %w", response.StatusCode, err)
+	case answer.Parameters.RetryAfter > 0:
+		return &platform.WaitError{After: time.Duration(answer.Parameters.RetryAfter) * time.Second}
+	case wrongToken(response.StatusCode):
+		return ErrToken
+	case !answer.OK:
+		return fmt.Errorf("status %d: %s", response.StatusCode, answer.Description)
 	}
-	if answer.Parameters.RetryAfter > 0 {
-		return nil, &platform.WaitError{After: time.Duration(answer.Parameters.RetryAfter) * time.Second}
-	}
-	if wrongToken(response.StatusCode) {
-		return nil, ErrToken
-	}
-	if !answer.OK {
-		return nil, fmt.Errorf("status %d: %s", response.StatusCode, answer.Description)
-	}
-	return t.decode(answer.Result), nil
+	return json.Unmarshal(answer.Result, result)
 }
 
 // decode decodes updates one by one: one that the library cannot decode must not

@@ -82,7 +82,7 @@ func (t *sender) Send(ctx context.Context, to platform.Chat, p platform.Post) ([
 	if err := seen.explain(err); err != nil {
 		return nil, err
 	}
-	return []string{t.numbers.posted(to, m.ID)}, nil
+	return []string{t.numbers.posted(to, m.ID, photoOf(m))}, nil
 }
 
 // copy sends what a message shows again, without an upload.
@@ -95,7 +95,7 @@ func (t *sender) copy(ctx context.Context, to platform.Chat, p platform.Post) ([
 	if err := seen.explain(err); err != nil {
 		return nil, err
 	}
-	return []string{t.numbers.posted(to, m.ID)}, nil
+	return []string{t.numbers.posted(to, m.ID, "")}, nil
 }
 
 func (t *sender) sendFile(ctx context.Context, to platform.Chat, p platform.Post, from io.Reader) (*models.Message, error) {
@@ -155,7 +155,7 @@ func (t *sender) sendAlbum(ctx context.Context, seen *attempt, to platform.Chat,
 	}
 	var ids []string
 	for _, m := range list {
-		ids = append(ids, t.numbers.posted(to, m.ID))
+		ids = append(ids, t.numbers.posted(to, m.ID, photoOf(m)))
 	}
 	return ids, nil
 }
@@ -237,7 +237,7 @@ func markup(p platform.Post) models.ReplyMarkup {
 		var buttons []models.InlineKeyboardButton
 		for _, b := range row {
 			if b.URL == "" || linkable(b.URL) {
-				buttons = append(buttons, models.InlineKeyboardButton{Text: b.Label, CallbackData: b.Data, URL: b.URL})
+				buttons = append(buttons, models.InlineKeyboardButton{Text: b.Label, CallbackData: b.Data, URL: b.URL, SwitchInlineQuery: b.Share})
 			}
 		}
 		if len(buttons) > 0 {

@@ -73,6 +73,8 @@ type Options struct {
 	Probe time.Duration
 	// HTTP makes the connections. Default: http.DefaultTransport's settings.
 	HTTP *http.Transport
+	// Inline means that people may call the bot from any chat, if BotFather lets them.
+	Inline bool
 	// Commands are shown in the menu, by language; "" is for all others.
 	Commands map[string][]Command
 	Logger   *slog.Logger
@@ -101,7 +103,8 @@ type sender struct {
 // reader makes events of updates. It knows the bot's own name once Telegram has said it.
 type reader struct {
 	username atomic.Pointer[string]
-	numbers  *numbers // of the sender
+	inline   atomic.Bool // Telegram says that people can call the bot from any chat
+	numbers  *numbers    // of the sender
 }
 
 var _ platform.Platform = (*Telegram)(nil)
@@ -158,6 +161,7 @@ func (t *Telegram) Limits() platform.Limits {
 	return platform.Limits{
 		Text: maxText, Caption: maxCaption, Photo: maxPhoto, File: file, Album: maxAlbum,
 		MaxPrice: MaxPrice, CheckoutWithin: checkoutWithin,
+		Inline: t.o.Inline && t.inline.Load(),
 		Covers: true, Recompresses: true, Sides: maxSides, Shape: maxShape, Videos: []string{".mp4", ".mov", ".m4v"},
 		// Slightly below what is allowed: the network bunches up calls.
 		PerSecond: 28 * t.o.Rate, ChatEvery: scale(1050 * time.Millisecond), GroupPerMinute: int(19 * t.o.Rate),
@@ -168,17 +172,28 @@ func (t *Telegram) Limits() platform.Limits {
 // ErrToken means that Telegram knows no bot with the token.
 var ErrToken = errors.New("Telegram knows no bot with this token")
 
-// Me returns the bot's own name; ErrToken if there is no such bot.
+// ErrNoInline means that the bot's owner has not let people call it from any chat.
+var ErrNoInline = errors.New("inline mode is off for this bot: /setinline of @BotFather turns it on")
+
+// Me returns the bot's own name; ErrToken if there is no such bot, and ErrNoInline with its name
+// if it cannot do what Options.Inline says.
 func (t *Telegram) Me(ctx context.Context) (string, error) {
-	ctx, seen := observed(ctx)
-	me, err := t.bot.GetMe(ctx)
-	if err != nil {
-		if wrongToken(int(seen.status.Load())) {
-			return "", ErrToken
-		}
-		return "", seen.explain(err)
+	me, err := t.getMe(ctx)
+	if err == nil && t.o.Inline && !me.Inline {
+		err = ErrNoInline
 	}
-	return me.Username, nil
+	return me.Username, err
+}
+
+// me is what the bridge wants to know of its bot. The library misspells the second.
+type me struct {
+	Username string
+	Inline   bool `json:"supports_inline_queries"`
+}
+
+func (t *Telegram) getMe(ctx context.Context) (m me, err error) {
+	err = t.call(ctx, "getMe", struct{}{}, &m)
+	return m, err
 }
 
 // wrongToken reports whether a status means that there is no such bot: 401, or 404
@@ -314,11 +329,15 @@ func (t *Telegram) introduce(ctx context.Context) {
 func (t *Telegram) introduceOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	me, err := t.bot.GetMe(ctx)
+	me, err := t.getMe(ctx)
 	if err != nil {
 		return err
 	}
 	t.username.Store(&me.Username)
+	t.inline.Store(me.Inline)
+	if t.o.Inline && !me.Inline {
+		t.o.Logger.Warn("telegram.inline has no effect until /setinline of @BotFather turns it on for this bot")
+	}
 	for language, list := range t.o.Commands {
 		if _, err := t.bot.SetMyCommands(ctx, &bot.SetMyCommandsParams{LanguageCode: language, Commands: menuOf(list)}); err != nil {
 			return err

@@ -186,7 +186,7 @@ func (w *Webchat) post(ctx context.Context, event string, to platform.Chat, id s
 	for _, row := range p.Buttons {
 		var buttons []Button
 		for _, b := range row {
-			buttons = append(buttons, Button(b))
+			buttons = append(buttons, Button{Label: b.Label, Data: b.Data, URL: b.URL})
 		}
 		s.Buttons = append(s.Buttons, buttons)
 	}

@@ -58,6 +58,8 @@ type Options struct {
 	Fault func(method string) Fault
 	// Local is the folder of a server with --local; "" for one that passes files on.
 	Local string
+	// Inline means that people can call the bot from any chat.
+	Inline bool
 	// RetryAfter is the retry_after of a Flood, in seconds. Default: 1.
 	RetryAfter int
 }
@@ -67,6 +69,7 @@ type Fake struct {
 	*chats
 	*menus
 	*money
+	*queries
 
 	answers []Answer
 	calls   map[string]int
@@ -112,7 +115,7 @@ func New(o Options) *Fake {
 		nextID:   map[int64]int{}, messages: map[int64][]*Message{}, files: map[string][]byte{}, sizes: map[string]int64{}, presses: map[string]time.Time{}, topics: map[topic]bool{}, blocked: map[int64]bool{}, quiet: map[int64]string{}, moved: map[int64]int64{}, moderators: map[int64]bool{},
 	}
 	return &Fake{
-		chats: c, menus: &menus{c, map[menuOf][]string{}}, money: &money{chats: c},
+		chats: c, menus: &menus{c, map[menuOf][]string{}}, money: &money{chats: c}, queries: &queries{c, map[string]time.Time{}, map[string]Offer{}},
 		calls: map[string]int{}, pace: pace{chats: map[int64][]time.Time{}},
 	}
 }

@@ -41,6 +41,8 @@ type Button struct {
 	Label string `json:"text"`
 	Data  string `json:"callback_data"`
 	URL   string `json:"url"`
+	// Share is what the button types after the bot's name in another chat.
+	Share string `json:"switch_inline_query"`
 }
 
 const (
@@ -62,7 +64,7 @@ func (f *Fake) do(c *call) (any, *problem) {
 	f.calls[c.method]++
 	switch c.method {
 	case "getMe":
-		return map[string]any{"id": 4242, "is_bot": true, "first_name": "Comfy", "username": Username}, nil
+		return map[string]any{"id": 4242, "is_bot": true, "first_name": "Comfy", "username": Username, "supports_inline_queries": f.o.Inline}, nil
 	case "setMyCommands", "deleteMyCommands":
 		return f.setMenu(c)
 	case "setWebhook":
@@ -114,6 +116,8 @@ func (f *Fake) do(c *call) (any, *problem) {
 		return true, nil
 	}
 	switch c.method {
+	case "answerInlineQuery":
+		return f.queries.answer(c)
 	case "answerPreCheckoutQuery":
 		return f.answerCheckout(c)
 	case "refundStarPayment":
@@ -275,9 +279,9 @@ func buttonsOf(c *call) ([]Button, *problem) {
 			switch u, err := url.Parse(b.URL); {
 			case b.URL != "" && (err != nil || !strings.Contains(u.Hostname(), ".") || u.Scheme != "http" && u.Scheme != "https"):
 				return nil, refuse("inline keyboard button URL '%s' is invalid: Wrong HTTP URL", b.URL)
-			case b.URL != "" && b.Data != "":
+			case b.URL != "" && b.Data != "", b.Share != "" && b.URL+b.Data != "":
 				return nil, refuse("can't parse inline keyboard button: exactly one of the optional fields must be used")
-			case b.URL == "" && b.Data == "", len(b.Data) > maxData, b.Label == "":
+			case b.URL+b.Data+b.Share == "", len(b.Data) > maxData, b.Label == "":
 				return nil, refuse("BUTTON_DATA_INVALID")
 			}
 			all = append(all, b)
