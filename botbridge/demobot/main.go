@@ -6,7 +6,8 @@
 // words, sends photos, finds a picture again, pays for a video, and gets back what was paid for
 // another one. The program prints what the person sees.
 //
-// With -page FILE it writes the chat as an HTML page, too.
+// With -page FILE it writes the chat as an HTML page, too; with -language ru the person speaks
+// Russian.
 //
 // Run it with `make demo-bot` from the root of the repository. It ends with exit
 // code 0 if everything has happened as it should.
@@ -34,10 +35,11 @@ const (
 
 func main() {
 	pageFile := flag.String("page", "", "write the chat as an HTML page to this `file`")
+	language := flag.String("language", "en", "what the person speaks: en or ru")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
-	err := run(ctx, *pageFile)
+	err := run(ctx, *pageFile, *language)
 	cancel()
 	stop()
 	if err != nil {
@@ -46,7 +48,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, pageFile string) error {
+func run(ctx context.Context, pageFile, language string) error {
 	config, err := os.ReadFile(filepath.Join(workflows, "bot.yaml"))
 	if err != nil {
 		return err
@@ -62,11 +64,12 @@ func run(ctx context.Context, pageFile string) error {
 		AgentFlags: []string{"--preview-method", "latent2rgb", "--step-time", "150ms"},
 	})
 	defer s.Close() //nolint:staticcheck // a stage that has failed to open still closes what it opened
+	c := newScene(ctx, s.Fake.Person(ada, language))
 	if err == nil {
-		err = play(ctx, s)
+		err = play(ctx, s, c)
 	}
 	if err == nil && pageFile != "" {
-		err = writePage(pageFile, s.Fake, s.Fake.Person(ada, "en"))
+		err = writePage(pageFile, s.Fake, c.person, c.presses)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, s.Tails())

@@ -9,7 +9,6 @@ import (
 	"image/draw"
 	"image/png"
 	"sync"
-	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/stage"
@@ -19,11 +18,10 @@ import (
 const ada = 1001
 
 // play is the script.
-func play(ctx context.Context, s *stage.Stage) error {
-	c := &scene{ctx: ctx, person: s.Fake.Person(ada, "en"), transcript: &transcript{begin: time.Now(), seen: map[int]string{}}}
+func play(ctx context.Context, s *stage.Stage, c *scene) error {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { c.watch(watching, c.person) })
+	watch.Go(func() { c.watch(watching, s.Fake, c.person) })
 	for _, part := range []func(*scene){playWords, playGrid, playMenu, playPhotos, playStars} {
 		part(c)
 	}
@@ -43,26 +41,30 @@ func play(ctx context.Context, s *stage.Stage) error {
 
 // playWords asks for a picture in plain words, makes another one, and stops a third.
 func playWords(c *scene) {
-	asked := c.say("a lighthouse on a cliff at dawn --ar 3:2")
-	c.press(c.sees("the terms", offers("I accept")), "I accept")
+	asked := c.say(c.in("a lighthouse on a cliff at dawn --ar 3:2", "маяк на скале на рассвете --ar 3:2"))
+	c.press(c.sees("the terms", offers(c.in("I accept", "Принимаю"))), c.in("I accept", "Принимаю"))
 	c.sees("progress", says("%"))
 	picture := c.sees("the picture", shows(asked))
-	c.press(picture, "Again")
+	c.press(picture, c.in("Again", "Ещё раз"))
 	c.sees("the second picture", func(m fakebot.Message) bool { return shows(asked)(m) && m.ID != picture.ID })
 
-	asked = c.say("/generate a very slow snail --steps 60")
-	status := c.sees("the request to be stopped", func(m fakebot.Message) bool { return m.ReplyTo == asked && offers("Cancel")(m) })
-	c.press(status, "Cancel")
-	c.sees("the end of that request", func(m fakebot.Message) bool { return m.ID == status.ID && m.Text == "Stopped." })
+	asked = c.say(c.in("/generate a very slow snail --steps 60", "/generate очень медленная улитка --steps 60"))
+	status := c.sees("the request to be stopped", func(m fakebot.Message) bool {
+		return m.ReplyTo == asked && offers(c.in("Cancel", "Отменить"))(m)
+	})
+	c.press(status, c.in("Cancel", "Отменить"))
+	c.sees("the end of that request", func(m fakebot.Message) bool {
+		return m.ID == status.ID && m.Text == c.in("Stopped.", "Остановлено.")
+	})
 }
 
 // playGrid asks what a command takes, makes a mistake, and chooses one of four pictures.
 func playGrid(c *scene) {
 	c.say("/help generate")
 	c.sees("what the command takes", says("--sampler: "))
-	c.say("/generate a harbour at night --cfg 400")
-	c.sees("the range of an argument", says("--cfg can be from 0 to 100"))
-	asked := c.say("/generate a harbour at night -n 4 --cfg 4 --sampler DPMPP-2M")
+	c.say(c.in("/generate a harbour at night --cfg 400", "/generate гавань ночью --cfg 400"))
+	c.sees("the range of an argument", says(c.in("--cfg can be from 0 to 100", "--cfg — от 0 до 100")))
+	asked := c.say(c.in("/generate a harbour at night -n 4 --cfg 4 --sampler DPMPP-2M", "/generate гавань ночью -n 4 --cfg 4 --sampler DPMPP-2M"))
 	sheet := c.sees("four pictures as one", func(m fakebot.Message) bool { return shows(asked)(m) && offers("U2")(m) })
 	c.press(sheet, "U2")
 	c.sees("the second picture, large", func(m fakebot.Message) bool { return shows(asked)(m) && m.ID != sheet.ID })
@@ -70,33 +72,37 @@ func playGrid(c *scene) {
 
 // playMenu asks what made a picture, and for other looks and words.
 func playMenu(c *scene) {
-	asked := c.say("a fox in the snow --seed 7")
+	asked := c.say(c.in("a fox in the snow --seed 7", "лиса в снегу --seed 7"))
 	picture := c.sees("the fox", shows(asked))
-	c.press(picture, "More")
-	menu := c.sees("what made it", func(m fakebot.Message) bool { return m.ReplyTo == picture.ID && says("Took ")(m) })
-	c.press(menu, "Favourite")
-	c.press(menu, "Style")
+	c.press(picture, c.in("More", "Подробнее"))
+	menu := c.sees("what made it", func(m fakebot.Message) bool {
+		return m.ReplyTo == picture.ID && says(c.in("Took ", "Заняло "))(m)
+	})
+	c.press(menu, c.in("Favourite", "избранное"))
+	c.press(menu, c.in("Style", "Стиль"))
 	c.press(c.sees("the styles", func(m fakebot.Message) bool { return m.ID == menu.ID && offers("ink")(m) }), "ink")
-	c.sees("the fox in ink", func(m fakebot.Message) bool { return shows(asked)(m) && says("ink · Seed 7")(m) })
-	words := c.send(fakebot.Draft{Text: "/remix an owl in the snow", ReplyTo: picture.ID})
+	c.sees("the fox in ink", func(m fakebot.Message) bool {
+		return shows(asked)(m) && says(c.in("ink · Seed 7", "ink · Сид 7"))(m)
+	})
+	words := c.send(fakebot.Draft{Text: c.in("/remix an owl in the snow", "/remix сова в снегу"), ReplyTo: picture.ID})
 	c.sees("an owl instead", shows(words))
 }
 
 // playPhotos sends photos with and without words, answers to a picture, and finds one again.
 func playPhotos(c *scene) {
-	asked := c.send(fakebot.Draft{Text: "in autumn", Photo: photo()})
+	asked := c.send(fakebot.Draft{Text: c.in("in autumn", "осенью"), Photo: photo()})
 	picture := c.sees("the photo in autumn", shows(asked))
-	asked = c.send(fakebot.Draft{Text: "in winter", ReplyTo: picture.ID})
+	asked = c.send(fakebot.Draft{Text: c.in("in winter", "зимой"), ReplyTo: picture.ID})
 	c.sees("the same in winter", shows(asked))
 
-	c.say("/edit in spring")
-	c.sees("a question", says("needs a picture"))
+	c.say(c.in("/edit in spring", "/edit весной"))
+	c.sees("a question", says(c.in("needs a picture", "нужна картинка")))
 	asked = c.send(fakebot.Draft{Photo: photo()})
 	c.sees("the photo in spring", shows(asked))
 
-	c.say("/my owl")
+	c.say(c.in("/my owl", "/my сова"))
 	found := c.sees("the list", func(m fakebot.Message) bool {
-		return says("an owl in the snow")(m) && offers("1")(m) && m.Kind == "text"
+		return says(c.in("an owl in the snow", "сова в снегу"))(m) && offers("1")(m) && m.Kind == "text"
 	})
 	c.press(found, "1")
 	c.sees("the owl again", func(m fakebot.Message) bool { return m.Kind == "photo" && m.ID > found.ID })
@@ -104,14 +110,16 @@ func playPhotos(c *scene) {
 
 // playStars pays for a video, and stops another one.
 func playStars(c *scene) {
-	asked := c.say("/clip waves on a beach")
+	asked := c.say(c.in("/clip waves on a beach", "/clip волны на берегу"))
 	c.pay(c.sees("an invoice", invoices(asked)))
 	c.sees("the video", func(m fakebot.Message) bool { return m.Kind == "video" && m.ReplyTo == asked })
 
-	asked = c.say("/clip waves in a storm")
+	asked = c.say(c.in("/clip waves in a storm", "/clip волны в шторм"))
 	c.pay(c.sees("another invoice", invoices(asked)))
-	c.press(c.sees("the paid request", func(m fakebot.Message) bool { return m.ReplyTo == asked && offers("Cancel")(m) }), "Cancel")
-	c.sees("the money back", says("25 Stars back"))
+	c.press(c.sees("the paid request", func(m fakebot.Message) bool {
+		return m.ReplyTo == asked && offers(c.in("Cancel", "Отменить"))(m)
+	}), c.in("Cancel", "Отменить"))
+	c.sees("the money back", says(c.in("25 Stars back", "25 звёзд")))
 }
 
 // photo is a picture of a meadow below the sky.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 )
@@ -19,7 +20,31 @@ type scene struct {
 	ctx    context.Context
 	person *fakebot.Person
 	*transcript
-	err error
+	language string
+	err      error
+	presses  []press
+}
+
+// press is a button that the person has pressed, and what was shown for a moment.
+type press struct {
+	Label, Toast string
+	message      int
+	id           string
+}
+
+func newScene(ctx context.Context, p *fakebot.Person) *scene {
+	return &scene{
+		ctx: ctx, person: p, language: p.Language,
+		transcript: &transcript{begin: time.Now(), seen: map[int]string{}, toasts: map[string]bool{}},
+	}
+}
+
+// in returns what fits the language of the chat.
+func (c *scene) in(english, russian string) string {
+	if c.language == "ru" {
+		return russian
+	}
+	return english
 }
 
 // say writes a message and returns its id.
@@ -62,7 +87,7 @@ func (c *scene) press(m fakebot.Message, label string) {
 	for _, b := range m.Buttons {
 		if strings.Contains(b.Label, label) {
 			c.print("Ada", "presses [%s]", b.Label)
-			c.person.Press(m.ID, b.Data)
+			c.presses = append(c.presses, press{Label: b.Label, message: m.ID, id: c.person.Press(m.ID, b.Data)})
 			return
 		}
 	}

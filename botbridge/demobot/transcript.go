@@ -15,12 +15,26 @@ type transcript struct {
 	begin time.Time
 	mu    sync.Mutex
 	seen  map[int]string // what was printed for each message
+	// toasts are the answers to presses that were printed.
+	toasts map[string]bool
+}
+
+// toastsOf returns what was shown for a moment after each press.
+func toastsOf(f *fakebot.Fake) map[string]string {
+	toasts := map[string]string{}
+	for _, a := range f.Answers() {
+		toasts[a.ID] = a.Text
+	}
+	return toasts
 }
 
 // watch prints each new or changed message until ctx ends.
-func (t *transcript) watch(ctx context.Context, p *fakebot.Person) {
+func (t *transcript) watch(ctx context.Context, f *fakebot.Fake, p *fakebot.Person) {
 	for {
-		_, err := p.Wait(ctx, func(list []fakebot.Message) bool { return t.show(list) })
+		_, err := p.Wait(ctx, func(list []fakebot.Message) bool {
+			news := t.show(list)
+			return t.pop(f) || news
+		})
 		if err != nil {
 			return
 		}
@@ -68,12 +82,27 @@ func (t *transcript) show(list []fakebot.Message) (news bool) {
 	return news
 }
 
+// pop prints what is shown for a moment, and reports whether there was anything.
+func (t *transcript) pop(f *fakebot.Fake) (news bool) {
+	for id, text := range toastsOf(f) {
+		if text != "" && !t.toasts[id] {
+			t.toasts[id], news = true, true
+			t.print("bot", "(for a moment) %s", text)
+		}
+	}
+	return news
+}
+
+// labels returns the buttons of a message, each row on a line of its own.
 func labels(m fakebot.Message) string {
 	var b strings.Builder
-	for _, button := range m.Buttons {
-		b.WriteString("  [" + button.Label + "]")
+	for i, button := range m.Buttons {
+		if i == 0 || button.Row != m.Buttons[i-1].Row {
+			b.WriteString("\n" + strings.Repeat(" ", 14))
+		}
+		b.WriteString("[" + button.Label + "] ")
 	}
-	return b.String()
+	return strings.TrimRight(b.String(), " ")
 }
 
 func (t *transcript) print(who, format string, args ...any) {

@@ -59,7 +59,7 @@ func TestShare(t *testing.T) {
 	require.Equal(t, []platform.Offer{{}}, r.types("7", "#"+id), "it is another's")
 	require.Equal(t, []platform.Offer{{}}, r.types("5", "#"+r.painted("5", "-9", "a bear")), "it is a group's")
 	r.p.lost = true
-	require.Equal(t, []platform.Offer{{Label: "I no longer have it here. Forward it from our chat", Start: shareStart}}, r.types("5", "#"+id))
+	require.Equal(t, []platform.Offer{{Label: "I can't send it from here. Forward it from our chat", Start: shareStart}}, r.types("5", "#"+id))
 }
 
 // Typing takes nothing from the messages that somebody may write, and has a bound of its own.

@@ -21,7 +21,9 @@ type Once struct {
 	After string
 	// Known, unless it is nil, reports whether a message is known to be something else: this
 	// process may not have sent it.
-	Known func(ctx context.Context, message string) (bool, error)
+	Known platform.Known
+	// Since is when an attempt was made whose fate is unknown, if a Recaller may be asked.
+	Since time.Time
 	// Asking is said, and taken back, while it is made sure that files are not there. Without
 	// it, files that cannot be found are in doubt.
 	Asking string
@@ -56,6 +58,41 @@ func (s *search) lost() bool { return s != nil && s.after != "" }
 func Finds(p platform.Platform) bool {
 	_, ok := p.(platform.Finder)
 	return ok
+}
+
+// Recalls reports whether a platform can be asked for a post whose ID it no longer knows.
+func Recalls(p platform.Platform) bool {
+	_, ok := p.(platform.Recaller)
+	return ok && p.Limits().KnowsPosts
+}
+
+// recaller returns what asks for a post, nil if nothing can.
+func recaller(p platform.Platform, post platform.Post, once *Once, ids *[]string) func(context.Context, platform.Chat, time.Time) error {
+	asked, ok := p.(platform.Recaller)
+	if !ok || once == nil {
+		return nil
+	}
+	known := once.Known
+	if known == nil {
+		known = func(context.Context, string) (bool, error) { return false, nil }
+	}
+	return func(ctx context.Context, in platform.Chat, since time.Time) (err error) {
+		*ids, err = asked.Recall(ctx, in, post, since, known)
+		return err
+	}
+}
+
+// recall asks for the post of a call of which an earlier attempt may have arrived, when its id
+// no longer helps. If it is not there, it can be sent again.
+func (l *lane) recall(c *call) (there bool, err error) {
+	if c.recall == nil {
+		return false, fmt.Errorf("%w: and it is too late to ask again", platform.ErrUncertain)
+	}
+	err = l.ask(c, 0, func(ctx context.Context, to platform.Chat) error { return c.recall(ctx, to, c.doubt) })
+	if platform.Permanent(err) {
+		err = fmt.Errorf("%w: %w", platform.ErrUncertain, err)
+	}
+	return err == nil && len(*c.ids) > 0, err
 }
 
 // find looks for the post of a call. If it is not there, it can be sent again.

@@ -42,13 +42,16 @@ type call struct {
 	// settledFor is how long that holds after an attempt of unknown fate; 0 is for ever.
 	settledFor time.Duration
 	doubt      time.Time // of the first attempt of unknown fate
-	counts     int       // messages, for the rate limits; 0 if they do not apply
-	timeout    time.Duration
-	lost       error // what becomes of it if the chat has moved; nil is the error itself
-	do         func(ctx context.Context, to platform.Chat) error
-	ctx        context.Context
-	done       chan error
-	given      time.Time
+	// recall asks for what was sent since then, nil if that is not possible; ids are the messages.
+	recall  func(ctx context.Context, in platform.Chat, since time.Time) error
+	ids     *[]string
+	counts  int // messages, for the rate limits; 0 if they do not apply
+	timeout time.Duration
+	lost    error // what becomes of it if the chat has moved; nil is the error itself
+	do      func(ctx context.Context, to platform.Chat) error
+	ctx     context.Context
+	done    chan error
+	given   time.Time
 }
 
 // edit is the latest state of a message that shows progress.
@@ -169,7 +172,10 @@ func (l *lane) repeat(c *call) error {
 		}
 		if c.settledFor > 0 && !c.doubt.IsZero() && time.Since(c.doubt) > c.settledFor {
 			// An earlier attempt may have arrived, and the platform has forgotten its id.
-			return fmt.Errorf("%w: and it is too late to ask again", platform.ErrUncertain)
+			if there, err := l.recall(c); there || err != nil {
+				return err
+			}
+			c.doubt = time.Time{}
 		}
 		err := l.attempt(c)
 		l.box.o.Observe(l.p.Name(), c.kind, resultOf(err))

@@ -120,7 +120,7 @@ func (b *Outbox) Send(ctx context.Context, p platform.Platform, to platform.Chat
 }
 
 // SendOnce does the same, but what may have arrived is looked for before it is posted again,
-// where the platform can be asked (see platform.Finder); elsewhere it fails with
+// where the platform can be asked (see platform.Finder and platform.Recaller); elsewhere it fails with
 // platform.ErrUncertain.
 func (b *Outbox) SendOnce(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post, once Once) ([]string, error) {
 	if once.Mark == nil {
@@ -146,7 +146,8 @@ func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat
 		},
 	}
 	if once != nil {
-		c.mark = once.Mark
+		c.mark, c.doubt = once.Mark, once.Since
+		c.recall, c.ids = recaller(p, post, once, &ids), &ids
 	}
 	err := b.do(ctx, p, to, c)
 	return ids, err

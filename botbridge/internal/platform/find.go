@@ -1,6 +1,9 @@
 package platform
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Finder is a platform that can be asked whether a message is there, so that a post whose
 // answer was lost can be found. The messages of a chat are in order of their ids.
@@ -17,4 +20,15 @@ type Finder interface {
 	// Is reports whether a message shows a part of a post, counted from 0. A message of the
 	// bridge that shows something else of the same kind is made to show it.
 	Is(ctx context.Context, in Chat, message string, p Post, part int) (bool, error)
+}
+
+// Known reports whether a message is known to be something else than what is looked for.
+type Known func(ctx context.Context, message string) (bool, error)
+
+// Recaller is a platform that can be asked for a post when it no longer knows its ID.
+type Recaller interface {
+	// Recall returns the messages that show a post which was sent to a chat no earlier than
+	// since; none if it is not there. It fails with an error that is [Permanent] if that cannot
+	// be known.
+	Recall(ctx context.Context, in Chat, p Post, since time.Time, known Known) ([]string, error)
 }

@@ -177,7 +177,7 @@ func (d *delivery) sendGroup(ctx context.Context, group []*Output) error {
 		post.Buttons = d.words.doneButtons()
 	}
 	ids, err := d.outbox.SendOnce(ctx, d.platform, d.rec.Chat, post, outbox.Once{
-		After: group[0].After, Asking: d.words.say("sending_again", nil), Known: d.entry.taken,
+		After: group[0].After, Since: group[0].since(), Asking: d.words.say("sending_again", nil), Known: d.entry.taken,
 		Mark: func(ctx context.Context, sending bool, after string) error {
 			if !sending {
 				return d.unsend(ctx, group)

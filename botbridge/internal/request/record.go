@@ -206,6 +206,14 @@ func (o *Output) tried(within time.Duration) bool {
 	return within == 0 || time.Since(time.Unix(o.Tried, 0)) < within
 }
 
+// since is when sending the file began, zero if it is not known to have begun.
+func (o *Output) since() time.Time {
+	if o.Tried == 0 {
+		return time.Time{}
+	}
+	return time.Unix(o.Tried, 0)
+}
+
 // doubt marks the files that were being sent when another process stopped driving the
 // request: they may have arrived. p is nil if the platform is not configured.
 func (r *Record) doubt(p platform.Platform) {
@@ -215,7 +223,7 @@ func (r *Record) doubt(p platform.Platform) {
 			continue
 		}
 		out.State = Unsure
-		if p != nil && (out.After != "" && outbox.Finds(p) || p.Limits().KnowsPosts && out.tried(p.Limits().KnowsPostsFor)) {
+		if p != nil && (out.After != "" && outbox.Finds(p) || p.Limits().KnowsPosts && (outbox.Recalls(p) || out.tried(p.Limits().KnowsPostsFor))) {
 			out.State = Unsent
 		}
 	}

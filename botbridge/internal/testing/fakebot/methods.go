@@ -43,6 +43,8 @@ type Button struct {
 	URL   string `json:"url"`
 	// Share is what the button types after the bot's name in another chat.
 	Share string `json:"switch_inline_query"`
+	// Row is in which row it is, counted from 0.
+	Row int `json:"-"`
 }
 
 const (
@@ -274,8 +276,9 @@ func buttonsOf(c *call) ([]Button, *problem) {
 		}
 	}
 	var all []Button
-	for _, row := range markup.Rows {
+	for n, row := range markup.Rows {
 		for _, b := range row {
+			b.Row = n
 			switch u, err := url.Parse(b.URL); {
 			case b.URL != "" && (err != nil || !strings.Contains(u.Hostname(), ".") || u.Scheme != "http" && u.Scheme != "https"):
 				return nil, refuse("inline keyboard button URL '%s' is invalid: Wrong HTTP URL", b.URL)

@@ -127,7 +127,7 @@ func (f *interactions) followUp(in *interaction, p *payload) (any, int, *refusal
 		f.emitOwn("MESSAGE_UPDATE", in.answer)
 		return f.wire(in.answer), http.StatusOK, nil
 	}
-	m := &Message{ID: f.id(), Channel: in.channel, FromBot: true, Author: BotUser, flags: p.Flags, webhook: true}
+	m := &Message{ID: f.id(), Channel: in.channel, FromBot: true, Author: BotUser, flags: p.Flags, webhook: true, born: time.Now()}
 	if p.Flags&flagEphemeral != 0 {
 		m.Only = in.user
 	}

@@ -1,6 +1,7 @@
 package fakediscord
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -42,6 +43,7 @@ type Message struct {
 	Pings []string
 
 	nonce       string
+	raw         string // what the bot has sent as the text, "" of others
 	born        time.Time
 	webhook     bool
 	flags       int
@@ -86,7 +88,7 @@ func (f *channels) apply(m *Message, p *payload) *refusal {
 		if n := len(utf16.Encode([]rune(*p.Content))); n > 2000 {
 			return invalidForm("content: %d characters", n)
 		}
-		m.Text = unescape(*p.Content)
+		m.Text, m.raw = unescape(*p.Content), *p.Content
 		m.Pings = nil
 		if p.AllowedMentions == nil || slices.Contains(p.AllowedMentions.Parse, "everyone") {
 			if strings.Contains(*p.Content, "@everyone") {
@@ -238,7 +240,7 @@ func (f *channels) change(m *Message, p *payload) (any, *refusal) {
 // wire is a message as Discord answers with it; the caller holds mu.
 func (f *channels) wire(m *Message) map[string]any {
 	out := map[string]any{
-		"id": m.ID, "channel_id": m.Channel, "type": 0, "content": m.Text, "timestamp": time.Now().UTC().Format(time.RFC3339), "edited_timestamp": nil,
+		"id": m.ID, "channel_id": m.Channel, "type": 0, "content": cmp.Or(m.raw, m.Text), "timestamp": cmp.Or(m.born, time.Now()).UTC().Format(time.RFC3339), "edited_timestamp": nil,
 		"author": userOf(m.Author), "attachments": list(m.attachments), "embeds": []any{}, "mentions": []any{}, "mention_roles": []any{},
 		"mention_everyone": false, "tts": false, "pinned": false, "flags": m.flags, "components": numbered(m.components),
 	}
@@ -253,6 +255,9 @@ func (f *channels) wire(m *Message) map[string]any {
 	}
 	if m.nonce != "" {
 		out["nonce"] = m.nonce
+	}
+	if m.ReplyTo != "" {
+		out["message_reference"] = map[string]any{"type": 0, "channel_id": m.Channel, "message_id": m.ReplyTo}
 	}
 	return out
 }

@@ -190,7 +190,7 @@ func (p *Person) Say(text, replyTo string, pictures ...[]byte) string {
 	f := p.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := &Message{ID: f.id(), Channel: p.Channel, Author: p.ID, Text: text, ReplyTo: replyTo}
+	m := &Message{ID: f.id(), Channel: p.Channel, Author: p.ID, Text: text, ReplyTo: replyTo, born: time.Now()}
 	for _, data := range pictures {
 		m.attachments = append(m.attachments, f.store(p.Channel, "picture.png", "image/png", data))
 	}

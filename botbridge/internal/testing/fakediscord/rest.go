@@ -2,6 +2,7 @@ package fakediscord
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -223,6 +225,8 @@ func (f *Fake) call(w http.ResponseWriter, r *http.Request, name string, values 
 			out = list(f.commands)
 		case "PUT /applications/{application_id}/commands":
 			out, problem = f.replace(text)
+		case "GET /channels/{channel_id}/messages":
+			out, problem = f.history(values[0], r.URL.Query())
 		case "POST /channels/{channel_id}/messages":
 			if err := json.Unmarshal(text, p); err != nil {
 				problem = invalidForm("%v", err)
@@ -304,6 +308,31 @@ func (f *channels) post(channel string, p *payload) (any, *refusal) {
 	f.messages[channel] = append(f.messages[channel], m)
 	f.emitOwn("MESSAGE_CREATE", m)
 	return f.wire(m), nil
+}
+
+// history lists the messages of a channel, the newest first: those that the bot may see. The
+// caller holds mu.
+func (f *channels) history(channel string, query url.Values) (any, *refusal) {
+	if slices.Contains(f.o.NoAccess, channel) {
+		return nil, refuse(http.StatusForbidden, 50001, "Missing Access")
+	}
+	limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "50"))
+	if err != nil || limit < 1 || limit > 100 {
+		return nil, invalidForm("limit")
+	}
+	out, before := []any{}, query.Get("before")
+	for _, m := range slices.Backward(f.messages[channel]) {
+		if m.Only != "" || before != "" && (len(m.ID) > len(before) || len(m.ID) == len(before) && m.ID >= before) {
+			continue
+		}
+		if len(out) == limit {
+			break
+		}
+		one := f.wire(m)
+		delete(one, "nonce")
+		out = append(out, one)
+	}
+	return out, nil
 }
 
 func (f *channels) edit(values []string, text []byte, p *payload) (any, *refusal) {
