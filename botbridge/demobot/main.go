@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	demoTimeout = 3 * time.Minute
+	demoTimeout = 10 * time.Minute // for a busy machine
 	workflows   = "examples/bot"
 )
 

@@ -86,6 +86,7 @@ func (c *scene) press(m fakebot.Message, label string) {
 	}
 	for _, b := range m.Buttons {
 		if strings.Contains(b.Label, label) {
+			c.show(c.person.Sees()) // before what is done with it
 			c.print("Ada", "presses [%s]", b.Label)
 			c.presses = append(c.presses, press{Label: b.Label, message: m.ID, id: c.person.Press(m.ID, b.Data)})
 			return
@@ -99,6 +100,7 @@ func (c *scene) pay(m fakebot.Message) {
 	if c.err != nil {
 		return
 	}
+	c.show(c.person.Sees())
 	c.print("Ada", "pays %d Stars", m.Invoice.Stars)
 	c.person.Pay(m.ID)
 }

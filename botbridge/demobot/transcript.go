@@ -14,7 +14,9 @@ import (
 type transcript struct {
 	begin time.Time
 	mu    sync.Mutex
-	seen  map[int]string // what was printed for each message
+	// showing is held while what is new is printed.
+	showing sync.Mutex
+	seen    map[int]string // what was printed for each message
 	// toasts are the answers to presses that were printed.
 	toasts map[string]bool
 }
@@ -43,6 +45,8 @@ func (t *transcript) watch(ctx context.Context, f *fakebot.Fake, p *fakebot.Pers
 
 // show prints what is new and reports whether there was anything.
 func (t *transcript) show(list []fakebot.Message) (news bool) {
+	t.showing.Lock()
+	defer t.showing.Unlock()
 	here := map[int]bool{}
 	for _, m := range list {
 		here[m.ID] = true

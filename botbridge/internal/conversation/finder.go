@@ -147,7 +147,7 @@ func (f *finder) findShown(ctx context.Context, tn *turn) error {
 	for _, i := range shown.Outputs {
 		if i >= 0 && i < len(rec.Outputs) {
 			ref := rec.Outputs[i].Ref
-			tn.shown = append(tn.shown, request.Input{Role: workflow.Image, From: &ref, Owner: rec.Tenant()})
+			tn.shown = append(tn.shown, request.Input{Role: workflow.Image, From: &ref, Owner: rec.Tenant(), Cover: rec.Args.Spoiler})
 		}
 	}
 	return nil

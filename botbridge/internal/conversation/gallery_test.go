@@ -20,7 +20,7 @@ import (
 )
 
 // painted stores a finished request with one picture.
-func (r *rig) painted(user, chat, prompt string) string {
+func (r *rig) painted(user, chat, prompt string, change ...func(*request.Record)) string {
 	r.t.Helper()
 	rec := request.NewRecord(request.IDOf(user + chat + prompt))
 	rec.Platform, rec.Chat, rec.User.ID, rec.Language, rec.Message = "telegram", platform.Chat{ID: chat, Group: chat[0] == '-'}, user, "en", "m"
@@ -29,6 +29,9 @@ func (r *rig) painted(user, chat, prompt string) string {
 	out := request.Output{State: request.Arrived, Media: platform.Photo, Message: "shown"}
 	out.Ref.Filename, out.Ref.Type = "a.png", "output"
 	rec.Outputs = []request.Output{out}
+	for _, c := range change {
+		c(&rec)
+	}
 	must.Get(r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: rec.Tenant()}))(r.t)
 	must.Get(r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked}))(r.t)
 	for now := time.Now().UnixMilli(); time.Now().UnixMilli() == now; { // by which they are ordered

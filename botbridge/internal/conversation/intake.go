@@ -126,7 +126,8 @@ func (ik *intake) settle(ctx context.Context, c *workflow.Command, args workflow
 // request. Operators have no limit.
 func (ik *intake) bound(tn *turn, rec *request.Record, ask *state.Ask) {
 	ask.Group = countedIn(tn)
-	rec.Counted, rec.Cover = ask.Group, tn.group.Cover && ask.Group != "" || rec.Args.Spoiler
+	rec.Counted, rec.Cover = ask.Group, tn.group.Cover && ask.Group != "" || rec.Args.Spoiler ||
+		slices.ContainsFunc(rec.Inputs, func(in request.Input) bool { return in.Cover })
 	if ask.Group == "" || ik.guard.Admin(tn.Event) {
 		return
 	}

@@ -69,6 +69,19 @@ func (r *rig) described(id string) string {
 	return text
 }
 
+// What was asked for behind a spoiler does not come into the open when somebody changes it.
+func TestCoveredStaysCovered(t *testing.T) {
+	r := parallelRig(t, limits.Config{})
+	r.editing()
+	for _, hidden := range []bool{true, false} {
+		id := r.painted("5", "-9", fmt.Sprint("a fox, hidden: ", hidden), func(rec *request.Record) { rec.Args.Spoiler = hidden })
+		require.NoError(t, r.store.Put(r.ctx, request.PictureKind, request.MessageName("telegram", "-9", "shown"), request.Shown{Request: id, Outputs: []int{0}}, 0))
+		e := r.message("6", "-9", "in winter", "shown")
+		require.Equal(t, "edit in winter a.png of telegram:5", r.asks(e))
+		require.Equal(t, hidden, r.record(request.IDOf(e.Key())).Cover)
+	}
+}
+
 func TestPlainWords(t *testing.T) {
 	r := parallelRig(t, limits.Config{Waiting: 100})
 	r.editing()

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -130,7 +132,7 @@ func (sh *shop) sell(ctx context.Context, tn *turn, c *workflow.Command, rec req
 	if shared {
 		key = "invoice_share"
 	}
-	about := About(c, tn.language)
+	about := sentence(About(c, tn.language))
 	if words := rec.Args.Prompt; words != "" {
 		about += ": " + words
 	}
@@ -142,6 +144,12 @@ func (sh *shop) sell(ctx context.Context, tn *turn, c *workflow.Command, rec req
 	}
 	o.Shown = true
 	return sh.store.People.Hold(ctx, tn.who(), orderID(rec.ID), o)
+}
+
+// sentence begins a text with a capital.
+func sentence(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[size:]
 }
 
 // payment handles checkouts and payments. It skips the usual checks: a user who has been

@@ -141,7 +141,8 @@ func TestPaying(t *testing.T) {
 	r.event("5", "-5", platform.Said, "m1", "/generate a fox")
 	require.Len(t, r.invoices(), 1)
 	bill := r.invoices()[0]
-	require.Contains(t, bill.About, "a fox")
+	require.Contains(t, bill.About, "back. ", "what may be cut off comes last")
+	require.Contains(t, bill.About, ": a fox")
 	require.LessOrEqual(t, len(bill.Payload), 128)
 	pay := platform.Payment{Payload: bill.Payload, Price: 5}
 	r.restart()

@@ -144,6 +144,9 @@ type Input struct {
 	From *comfyui.FileRef `json:"from,omitempty"`
 	// Owner is the tenant that owns the output in From.
 	Owner string `json:"owner,omitempty"`
+	// Cover means that it was hidden behind a spoiler by whoever asked for it: what is made
+	// from it is, too.
+	Cover bool `json:"cover,omitempty"`
 	// Stored is its name at the hub, once it is there.
 	Stored string `json:"stored,omitempty"`
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -45,4 +46,17 @@ func TestRecipeOfManyTagsReadsEachByteOnce(t *testing.T) {
 	e.exif(append(tiff, text...))
 	require.LessOrEqual(t, e.left, maxEmbedded)
 	require.NotEmpty(t, e.texts["parameters"])
+}
+
+// A file may hold anything: reading it neither panics nor says what cannot be.
+func FuzzRecipe(f *testing.F) {
+	f.Add([]byte(pngWith([3]string{"tEXt", "parameters", "a fox\nSteps: 30, Seed: 42, Size: 512x768"})))
+	f.Add([]byte(pngWith([3]string{"zTXt", "prompt", "\x00" + zipped(`{"3":{"class_type":"KSampler","inputs":{"seed":5,"model":["3",0]}}}`)})))
+	f.Add([]byte("\xFF\xD8\xFF\xE1\x00\x40Exif\x00\x00" + exifWith(binary.LittleEndian, tagComment, "ASCII\x00\x00\x00a fox")))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, ok := ReadRecipe(bytes.NewReader(data))
+		if ok && (r.Width < 0 || r.Height < 0 || r.Width > maxSide || r.Height > maxSide || r.Steps < 0 || len([]rune(r.Prompt)) > maxText) {
+			t.Fatalf("%+v", r)
+		}
+	})
 }
