@@ -116,8 +116,8 @@ FIRST ?= 1
 sim:
 	.ci/memory $(GOTEST) -run TestSeeds -count 1 -timeout 10h ./system -args -seeds $(SEEDS) -first $(FIRST) $(SIMFLAGS)
 
-# Fifty chats ask the bot bridge, in simulated time, while a tenth of its calls to Telegram
-# fail and it is killed twenty times: the figures.
+# Fifty chats ask the bot bridge, in simulated time, while a tenth and then a fifth of its calls
+# to Telegram fail and it is killed twenty times, with three seeds each: the figures.
 bot-faults:
 	COMFYHUB_BOT_FAULTS=full .ci/memory $(GOTEST) -run 'TestFaults$$' -count 1 -v -timeout 1h ./botbridge/world
 

@@ -35,7 +35,7 @@ func BenchmarkWatching(b *testing.B) {
 		enqueue(n)
 	}
 	move := func() time.Duration {
-		before, tick := spent(b), time.NewTicker(time.Second/perSecond)
+		before, tick := worked(b), time.NewTicker(time.Second/perSecond)
 		defer tick.Stop()
 		for n := range perSecond * seconds {
 			<-tick.C
@@ -44,7 +44,7 @@ func BenchmarkWatching(b *testing.B) {
 			require.NoError(b, h.hub.Queue.Finish(b.Context(), j.Run, queue.Outcome{State: job.Done, Entry: []byte(`{"x": 1}`)}))
 			enqueue(n)
 		}
-		return spent(b) - before
+		return worked(b) - before
 	}
 	for _, users := range []int{1, tenants} {
 		b.Run(fmt.Sprint("users=", users), func(b *testing.B) {
@@ -76,8 +76,8 @@ func BenchmarkWatching(b *testing.B) {
 	}
 }
 
-// spent is the processor time of this process.
-func spent(t testing.TB) time.Duration {
+// worked is the processor time of this process.
+func worked(t testing.TB) time.Duration {
 	t.Helper()
 	var used syscall.Rusage
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
