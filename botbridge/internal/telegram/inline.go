@@ -30,13 +30,13 @@ func queried(e platform.Event, q *models.InlineQuery) (platform.Event, bool) {
 // Offer implements platform.Inliner. Telegram keeps an answer for no longer than it can, because
 // the next one to the same words may be another: the library leaves out a time of 0, which
 // would be five minutes.
-func (t *sender) Offer(ctx context.Context, query string, o platform.Offer) error {
+func (t *Telegram) Offer(ctx context.Context, query string, o platform.Offer) error {
 	answer := &bot.AnswerInlineQueryParams{InlineQueryID: query, Results: []models.InlineQueryResult{}, CacheTime: 1, IsPersonal: true}
 	if o.Label != "" {
 		answer.Button = &models.InlineQueryResultsButton{Text: clip(o.Label, maxInlineLabel), StartParameter: o.Start}
 	}
 	if o.Shown != nil {
-		file := t.numbers.file(platform.Chat{ID: o.Shown.Chat}, o.Shown.Message)
+		file := t.sender.numbers.file(platform.Chat{ID: o.Shown.Chat}, o.Shown.Message)
 		if file == "" {
 			return fmt.Errorf("%w: the picture was sent before this process began", platform.ErrGone)
 		}

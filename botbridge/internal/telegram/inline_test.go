@@ -19,7 +19,7 @@ import (
 // picture that Telegram has.
 func TestInline(t *testing.T) {
 	tg, fake := parallel(t, fakebot.Options{Inline: true}, Options{Inline: true, Logger: slog.New(slog.DiscardHandler)})
-	require.Contains(t, tg.updates(), "inline_query")
+	require.Contains(t, updatesFor(true), "inline_query")
 	require.NoError(t, tg.introduceOnce(t.Context()))
 	require.True(t, tg.Limits().Inline)
 	ada := fake.Person(7, "en")

@@ -24,10 +24,10 @@ const (
 	maxPause   = 15 * time.Second
 )
 
-// updates returns the kinds of updates that are wanted.
-func (t *Telegram) updates() []string {
+// updatesFor returns the kinds of updates that are wanted.
+func updatesFor(inline bool) []string {
 	kinds := []string{"message", "edited_message", "callback_query", "my_chat_member", "pre_checkout_query"}
-	if t.o.Inline {
+	if inline {
 		kinds = append(kinds, "inline_query")
 	}
 	return kinds
@@ -42,7 +42,7 @@ func (t *Telegram) Listen(ctx context.Context, admit platform.Admit) error {
 	if t.o.Webhook != "" {
 		t.persist(ctx, func(ctx context.Context) error {
 			_, err := t.bot.SetWebhook(ctx, &bot.SetWebhookParams{
-				URL: t.o.Webhook, SecretToken: t.o.Secret, AllowedUpdates: t.updates(),
+				URL: t.o.Webhook, SecretToken: t.o.Secret, AllowedUpdates: updatesFor(t.o.Inline),
 			})
 			return err
 		})
@@ -125,24 +125,30 @@ func (t *Telegram) getUpdates(ctx context.Context, offset int64) ([]*models.Upda
 	ctx, cancel := context.WithTimeout(ctx, t.o.PollTimeout+15*time.Second)
 	defer cancel()
 	var list []json.RawMessage
-	err := t.call(ctx, "getUpdates", map[string]any{
-		"offset": offset, "timeout": int(t.o.PollTimeout.Seconds()), "allowed_updates": t.updates(),
+	err := t.plain.call(ctx, "getUpdates", map[string]any{
+		"offset": offset, "timeout": int(t.o.PollTimeout.Seconds()), "allowed_updates": updatesFor(t.o.Inline),
 	}, &list)
 	return t.decode(list), err
 }
 
-// call makes a call without the library.
-func (t *Telegram) call(ctx context.Context, method string, params, result any) error {
+// plainAPI is the API without the library.
+type plainAPI struct {
+	http *http.Client
+	base string // of all methods, with the token
+}
+
+// call makes a call.
+func (a plainAPI) call(ctx context.Context, method string, params, result any) error {
 	body, err := json.Marshal(params)
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.o.Server+"/bot"+t.o.Token+"/"+method, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.base+method, bytes.NewReader(body))
 	if err != nil {
 		return errors.New("the token makes no address")
 	}
 	r.Header.Set("Content-Type", "application/json")
-	response, err := t.http.Do(r)
+	response, err := a.http.Do(r)
 	if err != nil {
 		return hide(err)
 	}

@@ -89,6 +89,7 @@ type Telegram struct {
 	reader
 	o        Options
 	http     *http.Client
+	plain    plainAPI
 	lastPoll atomic.Int64
 	listens  atomic.Int64          // since when, 0 while it does not
 	trouble  atomic.Pointer[error] // why updates do not come, nil if they do
@@ -133,6 +134,7 @@ func New(o Options) (*Telegram, error) {
 	// No timeout of the client: it would bound uploads too. Each call brings
 	// its own.
 	t := &Telegram{o: o, http: &http.Client{Transport: transport}}
+	t.plain = plainAPI{t.http, o.Server + "/bot" + o.Token + "/"}
 	t.sender.numbers = newNumbers()
 	t.reader.numbers = t.sender.numbers
 	var err error
@@ -178,7 +180,7 @@ var ErrNoInline = errors.New("inline mode is off for this bot: /setinline of @Bo
 // Me returns the bot's own name; ErrToken if there is no such bot, and ErrNoInline with its name
 // if it cannot do what Options.Inline says.
 func (t *Telegram) Me(ctx context.Context) (string, error) {
-	me, err := t.getMe(ctx)
+	me, err := t.plain.getMe(ctx)
 	if err == nil && t.o.Inline && !me.Inline {
 		err = ErrNoInline
 	}
@@ -191,8 +193,8 @@ type me struct {
 	Inline   bool `json:"supports_inline_queries"`
 }
 
-func (t *Telegram) getMe(ctx context.Context) (m me, err error) {
-	err = t.call(ctx, "getMe", struct{}{}, &m)
+func (a plainAPI) getMe(ctx context.Context) (m me, err error) {
+	err = a.call(ctx, "getMe", struct{}{}, &m)
 	return m, err
 }
 
@@ -329,7 +331,7 @@ func (t *Telegram) introduce(ctx context.Context) {
 func (t *Telegram) introduceOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	me, err := t.getMe(ctx)
+	me, err := t.plain.getMe(ctx)
 	if err != nil {
 		return err
 	}
