@@ -10,8 +10,8 @@ var mayImport = map[string][]string{
 	"agent":             {"internal/agent"},
 	"internal/agent":    {"internal/a1111", "internal/comfysim", "internal/durable", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/tunnel"}, // no simulator
 	"comfysim":          {"internal/comfysim", "internal/sim", "internal/sim/simsd"},
-	"internal/comfysim": {},                                                         // no simulator: the agent has it
-	"tools/demo":        {"internal/testing/programs"},                              // besides, an ordinary client of ComfyUI's API
+	"internal/comfysim": {},                                                                                    // no simulator: the agent has it
+	"tools/demo":        {"internal/testing/programs"},                                                         // besides, an ordinary client of ComfyUI's API
 	"tools/bench":       {"internal/testing/figure", "internal/testing/freeport", "internal/testing/programs"}, // besides, a client of ComfyUI's API
 	"tools/chaos":       {"internal/testing/freeport", "internal/testing/programs", "internal/redis"},
 
