@@ -46,6 +46,16 @@ func arrivals(seed uint64, instances, count int, load float64) []arrival {
 	return list
 }
 
+// pictures is arrivals without videos, closer together in return.
+func pictures(seed uint64, instances, count int, load float64) []arrival {
+	list := arrivals(seed, instances, count, load)
+	for n := range list {
+		list[n].takes = picture
+		list[n].at = time.Duration(float64(list[n].at) * picture.Seconds() / meanTakes().Seconds())
+	}
+	return list
+}
+
 // meanTakes is the mean run time of the prompts that arrivals draws.
 func meanTakes() time.Duration { return (picture*(videoEach-1) + video) / videoEach }
 

@@ -27,11 +27,7 @@ const (
 // the prompt runs, beside another tenant that has posted a thousand prompts first, and alone
 // on half of the instances.
 func fair(t *testing.T, o options) figure.Figure {
-	list := arrivals(o.seed, fairInstances/2, o.some(fairCount), load)
-	for n := range list { // of its videos it would wait for itself
-		list[n].takes = picture
-		list[n].at = time.Duration(float64(list[n].at) * picture.Seconds() / meanTakes().Seconds())
-	}
+	list := pictures(o.seed, fairInstances/2, o.some(fairCount), load) // of its videos it would wait for itself
 	others := o.some(early)
 	alone := slowdown(beside(t, list, fairInstances/2, 0, picture, nil))
 	crowded := slowdown(beside(t, list, fairInstances, others, picture, nil))

@@ -27,18 +27,10 @@ const (
 // instance, as most people write it first: a list of tasks, POST /prompt, GET /history until it is there.
 func pool(t *testing.T, o options) figure.Figure {
 	const instances = 4
-	list := arrivals(o.seed, instances, o.some(400), poolLoad)
-	for n := range list { // pictures only: short prompts suffer most from polling
-		list[n].takes = picture
-		list[n].at = time.Duration(float64(list[n].at) * picture.Seconds() / meanTakes().Seconds())
-	}
+	list := pictures(o.seed, instances, o.some(400), poolLoad) // short prompts suffer most from polling
 	var polling, ours time.Duration
 	inWorld(t, instances, system.Config{}, func(r *rig) { polling = r.polled(list, o.seed) })
-	inWorld(t, instances, system.Config{}, func(r *rig) {
-		for _, p := range r.play(list, r.hub) {
-			ours += p.waited / time.Duration(len(list))
-		}
-	})
+	inWorld(t, instances, system.Config{}, func(r *rig) { ours = mean(r.play(list, r.hub)) })
 	return figure.Figure{
 		Name: "pool4", Value: polling.Seconds() / ours.Seconds(), Unit: "ratio", Goal: 2,
 		Beside: fmt.Sprintf("pictures of %.0f s take %.2f s longer than they run with workers that poll, %.2f s with the hub, %.2f s with an ideal queue",
