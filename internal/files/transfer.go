@@ -97,7 +97,8 @@ func (t *Transfer) Push(ctx context.Context, tenant string, in Inputs, to Target
 // Collect gives outputs of one message of an instance their names at the hub, in order and the same
 // ones each time, and begins to copy them. The names are durable when Collect returns; wait returns
 // once the bytes are too, or never will be. The copies go on until ctx ends. cached says that the
-// instance made the files in an earlier run, so that the hub probably has them. ErrInstance says
+// instance made the files in an earlier run, so that the hub probably has them. The names of new files
+// follow those in after. ErrInstance says that the instance cannot be asked now.
 func (t *Transfer) Collect(ctx context.Context, tenant string, outputs, after []job.FileRef, from Target, cached bool) (names []job.FileRef, wait func(context.Context) error, err error) {
 	sources, all, err := t.sources(ctx, outputs, from, cached)
 	if err != nil {

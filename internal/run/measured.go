@@ -21,8 +21,12 @@ func (r collecting) measured() {
 		return
 	}
 	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: r.d.Reports.Gpu(r.conn.Name)}
-	spent, _, _ := r.d.Durations.Spending.Of(s, p.GPU)
-	if done := spent.Done(graph, r.cached); done >= telling {
+	done := 1.0
+	if graph != nil {
+		spent, _, _ := r.d.Durations.Spending.Of(s, p.GPU)
+		done = spent.Done(graph, r.cached)
+	}
+	if done >= telling {
 		r.d.Durations.Add(p, schedule.Sample{Work: s.Work * done, Ran: r.endedAt.Sub(r.startedAt), Cold: r.cold})
 	}
 	if r.endedAt.Sub(r.startedAt) >= worthSplitting {
