@@ -23,10 +23,8 @@ func (b *Blame) forAPI() (infos []*catalog.Info) {
 		if !catalog.TakesAPIOnly(info) || !b.Trusted(conn.Name) || b.access.reservedFor(conn.Name) != nil {
 			continue
 		}
-		refused := map[string]bool{}
-		conn.Refused.Add(refused)
 		i, known := b.fleet.Instance(conn.Name)
-		if known && len(refused) == 0 && (i.State == fleet.Idle || i.State == fleet.Busy) {
+		if known && !conn.Refused.Any() && (i.State == fleet.Idle || i.State == fleet.Busy) {
 			infos = append(infos, info)
 		}
 	}

@@ -48,9 +48,9 @@ func (b *Blame) avoidFailed(jobs []job.Job, idle []schedule.Idle, classes map[st
 		if len(j.FailedAt) == 0 || !b.untried(j, classes[j.Class]) {
 			continue
 		}
-		for _, i := range idle {
-			if slices.Contains(j.FailedAt, i.Name) {
-				i.Refused[j.Key] = true
+		for n := range idle {
+			if slices.Contains(j.FailedAt, idle[n].Name) {
+				idle[n].Refuse(j.Key)
 			}
 		}
 	}
@@ -80,9 +80,9 @@ func (b *Blame) avoidForParts(jobs []job.Job, idle []schedule.Idle) {
 		if j.Parent == "" {
 			continue
 		}
-		for _, i := range idle {
-			if conn := b.instances.Get(i.Name); conn == nil || !b.runs.TakesPart(j.Parent, conn) {
-				i.Refused[j.Key] = true
+		for n := range idle {
+			if conn := b.instances.Get(idle[n].Name); conn == nil || !b.runs.TakesPart(j.Parent, conn) {
+				idle[n].Refuse(j.Key)
 			}
 		}
 	}

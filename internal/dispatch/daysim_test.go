@@ -208,7 +208,7 @@ func (d *daySim) look(ctx context.Context) {
 		return
 	}
 	d.given = d.given[:0]
-	p := pass{placer: d.placer, passed: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), soon: d.soonServers}
+	p := pass{placer: d.placer, passed: map[string]bool{}, taken: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), soon: d.soonServers}
 	p.claim = func(p pass, ctx context.Context, pair schedule.Placement) error { return d.give(ctx, p.left, pair) }
 	d.wakeAt = time.Time{}
 	for {

@@ -103,7 +103,8 @@ func (f *Forecasts) soon(classes map[string][]byte) []schedule.Soon {
 		if !known || conn.Kind == fleet.KindOverflow || i.State != fleet.Busy || len(loaded) == 0 || info == nil || !o.foreseen(conn, i, gpu) {
 			continue
 		}
-		s := schedule.Soon{Idle: schedule.Idle{Name: conn.Name, Loaded: loaded, Refused: f.rests.at(conn, i), Tenants: f.access.reservedFor(conn.Name)}, Free: o.left(conn, i, gpu)}
+		s := schedule.Soon{Idle: schedule.Idle{Name: conn.Name, Loaded: loaded, Tenants: f.access.reservedFor(conn.Name)}, Free: o.left(conn, i, gpu)}
+		f.rests.keep(&s.Idle, conn, i)
 		list, idle, infos = append(list, s), append(idle, s.Idle), append(infos, info)
 	}
 	f.judged.able(idle, infos, classes)

@@ -24,28 +24,40 @@ type Openings struct {
 	signal    *signal
 }
 
-// Idle lists the instances that could take a job now.
-func (o *Openings) Idle() ([]schedule.Idle, []*catalog.Info) {
-	var (
-		idle  []schedule.Idle
-		infos []*catalog.Info
-		gpus  []string
-	)
+// opening is an instance that could take a job now.
+type opening struct {
+	*instance.Link
+	at   fleet.Instance
+	idle schedule.Idle
+	info *catalog.Info
+}
+
+// each yields the instances that could take a job now.
+func (o *Openings) each(yield func(opening) bool) {
 	if o.paused() != nil {
-		return nil, nil
+		return
 	}
-	settings := o.settings()
 	for _, conn := range o.instances.Sets.Free.List() {
 		at, known := o.fleet.Instance(conn.Name)
 		if !known || o.instances.Get(conn.Name) != conn || !conn.Usable(at) || o.isLeft(conn) {
 			continue
 		}
-		if i, info, ok := conn.Idle(); ok {
-			i.Refused = o.rests.at(conn, at)
-			i.Tenants = settings.Reserved.For(conn.Name)
-			i.Rests = o.health.Rests(conn.Name)
-			idle, infos, gpus = append(idle, i), append(infos, info), append(gpus, instance.GPUName(settings.GPUs, at))
+		if i, info, ok := conn.Idle(); ok && !yield(opening{conn, at, i, info}) {
+			return
 		}
+	}
+}
+
+// Idle lists the instances that could take a job now.
+func (o *Openings) Idle() (idle []schedule.Idle, infos []*catalog.Info) {
+	var gpus []string
+	settings := o.settings()
+	for one := range o.each {
+		i := one.idle
+		o.rests.keep(&i, one.Link, one.at)
+		i.Tenants = settings.Reserved.For(one.Name)
+		i.Rests = o.health.Rests(one.Name)
+		idle, infos, gpus = append(idle, i), append(infos, one.info), append(gpus, instance.GPUName(settings.GPUs, one.at))
 	}
 	o.sharing.fill(idle, gpus)
 	return idle, infos
@@ -62,7 +74,8 @@ func (o *Openings) busy() (idle []schedule.Idle, infos []*catalog.Info) {
 			continue
 		}
 		if i, info, ok := conn.Next(); ok {
-			i.Refused, i.Tenants = o.rests.at(conn, at), o.access.reservedFor(conn.Name)
+			o.rests.keep(&i, conn, at)
+			i.Tenants = o.access.reservedFor(conn.Name)
 			idle, infos = append(idle, i), append(infos, info)
 		}
 	}
@@ -72,13 +85,31 @@ func (o *Openings) busy() (idle []schedule.Idle, infos []*catalog.Info) {
 // HasIdle reports whether an instance that could run a tenant's job is idle now, so that it will
 // likely run the job next.
 func (o *Openings) HasIdle(needs catalog.Requirements, tenant string) bool {
-	idle, infos := o.Idle()
-	for n, info := range infos {
-		if schedule.MayUse(idle[n].Tenants, tenant) && len(info.Satisfies(needs)) == 0 {
+	reserved := o.settings().Reserved
+	unable := map[catalog.Profile]bool{}
+	for one := range o.each {
+		if unable[one.info.Profile()] || !schedule.MayUse(reserved.For(one.Name), tenant) {
+			continue
+		}
+		if len(one.info.Satisfies(needs)) == 0 {
 			return true
 		}
+		unable[one.info.Profile()] = true
 	}
 	return false
+}
+
+// await notes which instances have become idle that are left to other hubs, so that they are not left
+// to them for longer than that takes when the next job arrives.
+func (o *Openings) await() {
+	for _, conn := range o.instances.Sets.Free.List() {
+		if !conn.Unseen() {
+			continue
+		}
+		if at, known := o.fleet.Instance(conn.Name); known && conn.Usable(at) {
+			o.isLeft(conn)
+		}
+	}
 }
 
 // isLeft reports whether an idle instance is left to another hub for now.

@@ -75,7 +75,7 @@ func (o *overflow) avoidPaid(jobs []job.Job, idle []schedule.Idle) {
 	for _, j := range jobs {
 		if place, _ := o.remote.Has(j.Key); place != "" && o.serves(place) {
 			for n := range idle {
-				idle[n].Refused[j.Key] = true
+				idle[n].Refuse(j.Key)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func (o *overflow) look(ctx context.Context) (next time.Duration) {
 		return wait
 	}
 	o.looked = time.Now()
-	p := pass{placer: o.placer, passed: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int)}
+	p := pass{placer: o.placer, passed: map[string]bool{}, taken: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int)}
 	for len(places) > 0 {
 		w, err := o.queue.Window(ctx, queue.Wanted{}, 0, overflowLine)
 		if err != nil || len(w.Jobs) == 0 {

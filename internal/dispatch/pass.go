@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -16,9 +15,9 @@ import (
 // pass is one look at queue and fleet that gives jobs to idle instances.
 type pass struct {
 	placer *placer
-	// passed are instances and jobs that were tried in vain: another hub has the instance, or the
-	// job cannot be claimed. They get their turn in the next pass.
-	passed map[string]bool
+	// passed are jobs that were tried in vain: they cannot be claimed. taken are instances that were:
+	// another hub has them. All get their turn in the next pass.
+	passed, taken map[string]bool
 	// capped are tenants that may not begin another run now.
 	capped map[string]bool
 	// ahead says that jobs are given to instances that are still running one.
@@ -42,8 +41,10 @@ func (p pass) fillAhead(ctx context.Context, look bool, l looked) (looked, error
 	if len(busy) == 0 {
 		return l, nil
 	}
-	for _, i := range busy {
-		maps.Copy(i.Refused, p.held)
+	for n := range busy {
+		for key := range p.held {
+			busy[n].Refuse(key)
+		}
 	}
 	p.ahead = true
 	return p.fill(ctx, busy, infos)
@@ -64,14 +65,17 @@ func (p pass) idle() (idle []schedule.Idle, infos []*catalog.Info) {
 	return p.without(p.placer.openings.Idle())
 }
 
-// without leaves out the instances that were tried in vain.
+// without leaves out what was tried in vain.
 func (p pass) without(all []schedule.Idle, allInfos []*catalog.Info) (idle []schedule.Idle, infos []*catalog.Info) {
+	if len(p.passed) == 0 && len(p.taken) == 0 {
+		return all, allInfos
+	}
 	for n, i := range all {
-		if p.passed[i.Name] {
+		if p.taken[i.Name] {
 			continue
 		}
 		for key := range p.passed {
-			i.Refused[key] = true
+			i.Refuse(key)
 		}
 		idle, infos = append(idle, i), append(infos, allInfos[n])
 	}
@@ -180,12 +184,12 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 	}
 	conn := d.instances.Get(pair.Instance)
 	if conn == nil {
-		p.passed[pair.Instance] = true
+		p.taken[pair.Instance] = true
 		return nil
 	}
 	r := d.runner.New(conn, pair.Job)
 	if !r.Attach(p.ahead, d.requirements.met[pair.Job.Class]) {
-		p.passed[pair.Instance] = true
+		p.taken[pair.Instance] = true
 		return nil
 	}
 	request := queue.ClaimRequest{
@@ -207,7 +211,7 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 	case ctx.Err() != nil:
 		return err
 	case errors.Is(err, queue.ErrTaken):
-		p.passed[pair.Instance] = true
+		p.taken[pair.Instance] = true
 	case errors.Is(err, queue.ErrCapped): // the next look leaves it out
 		p.capped[pair.Job.Tenant], p.passed[key] = true, true
 	case errors.Is(err, queue.ErrNotQueued), errors.Is(err, queue.ErrNotFound):

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/run"
@@ -52,14 +51,15 @@ func (pl *placer) firstInLine(ctx context.Context) (j job.Job, known bool) {
 // look gives jobs to idle instances until there is nothing left to give. next is how long until a
 // job that must not run yet may; zero if unknown.
 func (pl *placer) look(ctx context.Context) (next time.Duration, err error) {
-	p := pass{placer: pl, passed: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), claim: pass.give, soon: pl.soon}
+	p := pass{placer: pl, passed: map[string]bool{}, taken: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), claim: pass.give, soon: pl.soon}
 	for {
 		news := pl.signal.news.Load()
 		// Otherwise an instance was freed since the last look, and nothing else happened.
 		look := pl.nothing == 0 || pl.nothing != news
-		idle, infos := p.idle()
 		var l looked
-		if look && len(idle) > 0 {
+		if !look {
+			pl.openings.await()
+		} else if idle, infos := p.idle(); len(idle) > 0 {
 			pl.nothing = 0
 			l, err = p.fill(ctx, idle, infos)
 			if err != nil {
@@ -70,7 +70,7 @@ func (pl *placer) look(ctx context.Context) (next time.Duration, err error) {
 			}
 		}
 		if !l.again {
-			pl.takeBack(idle, infos)
+			pl.takeBack(p)
 			if l, err = p.fillAhead(ctx, look, l); err != nil {
 				return l.next, err
 			}
@@ -86,7 +86,7 @@ func (pl *placer) look(ctx context.Context) (next time.Duration, err error) {
 
 // takeBack takes back jobs that are waiting at an instance while an idle one could run them, and
 // those at an instance that no longer takes jobs.
-func (pl *placer) takeBack(idle []schedule.Idle, infos []*catalog.Info) {
+func (pl *placer) takeBack(p pass) {
 	var waiting []job.Job
 	runs := map[string]*run.Run{}
 	needs := map[string][]byte{}
@@ -106,7 +106,11 @@ func (pl *placer) takeBack(idle []schedule.Idle, infos []*catalog.Info) {
 			waiting, runs[j.Key], needs[j.Class] = append(waiting, j), r, r.Needs()
 		}
 	}
-	if len(waiting) == 0 || len(idle) == 0 {
+	if len(waiting) == 0 {
+		return
+	}
+	idle, infos := p.idle()
+	if len(idle) == 0 {
 		return
 	}
 	slices.SortFunc(waiting, func(a, b job.Job) int { return int(a.CreatedAt - b.CreatedAt) })

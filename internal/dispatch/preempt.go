@@ -179,7 +179,8 @@ func (p *preemption) yielding(now time.Time) (list []yielding, infos []*catalog.
 		if runs[1] != nil && runs[1].Job().Band() == job.Interactive {
 			y.next = runs[1]
 		}
-		y.Idle = schedule.Idle{Name: conn.Name, Loaded: conn.Models(), Refused: p.rests.at(conn, i), Tenants: p.access.reservedFor(conn.Name)}
+		y.Idle = schedule.Idle{Name: conn.Name, Loaded: conn.Models(), Tenants: p.access.reservedFor(conn.Name)}
+		p.rests.keep(&y.Idle, conn, i)
 		list, infos = append(list, y), append(infos, info)
 	}
 	return list, infos

@@ -6,6 +6,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/run"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // rests remembers where jobs were not taken, and wakes the loop when they may be tried there again.
@@ -18,14 +19,12 @@ type rests struct {
 	first time.Duration
 }
 
-// at returns the jobs that an instance does not get now: it has not taken them lately, nor could
-// this hub run them, or a larger one had better.
-func (r *rests) at(conn *instance.Link, i fleet.Instance) map[string]bool {
-	jobs := map[string]bool{}
-	conn.Refused.Add(jobs)
-	r.here.Add(jobs)
-	r.memory.AvoidSmall(i, jobs)
-	return jobs
+// keep keeps the jobs from an instance that it does not get now: it has not taken them lately, nor
+// could this hub run them, or a larger one had better.
+func (r *rests) keep(from *schedule.Idle, conn *instance.Link, i fleet.Instance) {
+	conn.Refused.Add(from)
+	r.here.Add(from)
+	r.memory.AvoidSmall(i, from)
 }
 
 // NotTaken remembers that an instance did not take a job, and looks for work again when the job may

@@ -108,7 +108,7 @@ func TestLookMeetsClasses(t *testing.T) {
 		}))
 	}
 	look := func() (found []string, wanted queue.Wanted) {
-		idle := []schedule.Idle{{Name: "a", Refused: map[string]bool{}}}
+		idle := []schedule.Idle{{Name: "a"}}
 		w, l, err := d.requirements.look(t.Context(), idle, []*catalog.Info{described()}, 0)
 		require.NoError(t, err)
 		for _, j := range w.Jobs {

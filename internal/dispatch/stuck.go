@@ -72,10 +72,10 @@ type attempt struct {
 // besideIdle returns the jobs that may run now but are waiting although an instance that can run
 // them has been idle for some time, without those that are waiting for a better one.
 func (w *Watchdog) besideIdle(ctx context.Context, idleFor time.Duration) (map[attempt]bool, error) {
-	p := pass{passed: map[string]bool{}}
+	p := pass{taken: map[string]bool{}}
 	for _, conn := range w.instances.Open() {
 		if conn.IdleFor() < idleFor {
-			p.passed[conn.Name] = true
+			p.taken[conn.Name] = true
 		}
 	}
 	idle, infos := p.without(w.openings.Idle())

@@ -1,9 +1,8 @@
 package instance
 
 import (
-	"cmp"
-	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -19,27 +18,30 @@ type FreeSets struct {
 
 // freeSet holds links. The zero value is empty.
 type freeSet struct {
-	mu    sync.Mutex
-	conns map[*Link]struct{}
+	mu sync.Mutex
+	// conns are sorted by name. It is copied for each change: it is listed more often.
+	conns []*Link
 }
 
 // set adds or removes a link.
 func (s *freeSet) set(conn *Link, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	at := slices.Index(s.conns, conn)
 	switch {
-	case !free:
-		delete(s.conns, conn)
-	case s.conns == nil:
-		s.conns = map[*Link]struct{}{conn: {}}
-	default:
-		s.conns[conn] = struct{}{}
+	case free && at < 0:
+		at, _ = slices.BinarySearchFunc(s.conns, conn, byName)
+		s.conns = slices.Insert(slices.Clone(s.conns), at, conn)
+	case !free && at >= 0:
+		s.conns = slices.Delete(slices.Clone(s.conns), at, at+1)
 	}
 }
 
-// List returns the links by name.
+// List returns the links by name. They must not be changed.
 func (s *freeSet) List() []*Link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(s.conns), func(a, b *Link) int { return cmp.Compare(a.Name, b.Name) })
+	return s.conns
 }
+
+func byName(a, b *Link) int { return strings.Compare(a.Name, b.Name) }

@@ -1,8 +1,8 @@
 package instance
 
 import (
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -16,15 +16,17 @@ type Links struct {
 	// Sets are those that could take a job.
 	Sets FreeSets
 
-	mu     sync.Mutex
-	byName map[string]*Link
+	mu    sync.Mutex
+	named map[string]*Link
+	// sorted are all by name; nil when one has come or gone.
+	sorted []*Link
 }
 
 // publish publishes the client of a connection, or nil when its instance cannot be asked.
 func (ls *Links) publish(conn *Link, client *comfyui.Client) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.byName[conn.Name] == conn { // one that is closing has no say about its successor
+	if ls.named[conn.Name] == conn { // one that is closing has no say about its successor
 		ls.Published.Set(conn.Name, client)
 	}
 }
@@ -34,20 +36,21 @@ func (ls *Links) publish(conn *Link, client *comfyui.Client) {
 func (ls *Links) Put(name string, conn *Link) (before *Link) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if before = ls.byName[name]; before != nil {
+	if before = ls.named[name]; before != nil {
 		ls.Published.Set(name, nil)
 	}
-	if delete(ls.byName, name); conn != nil {
-		ls.byName[name] = conn
+	if delete(ls.named, name); conn != nil {
+		ls.named[name] = conn
 	}
+	ls.sorted = nil
 	return before
 }
 
 // Close closes all connections.
 func (ls *Links) Close() {
 	ls.mu.Lock()
-	conns := ls.byName
-	ls.byName = map[string]*Link{}
+	conns := ls.named
+	ls.named, ls.sorted = map[string]*Link{}, nil
 	ls.mu.Unlock()
 	var closing sync.WaitGroup // each may be waiting for an instance that does not answer
 	for name, conn := range conns {
@@ -61,20 +64,22 @@ func (ls *Links) Close() {
 func (ls *Links) Get(instance string) *Link {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return ls.byName[instance]
+	return ls.named[instance]
 }
 
 // Open returns the connections whose instances can be asked, by name.
 func (ls *Links) Open() []*Link {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	var out []*Link
-	for _, conn := range ls.byName {
+	if ls.sorted == nil {
+		ls.sorted = slices.SortedFunc(maps.Values(ls.named), byName)
+	}
+	out := make([]*Link, 0, len(ls.sorted))
+	for _, conn := range ls.sorted {
 		if conn.IsOpen() {
 			out = append(out, conn)
 		}
 	}
-	slices.SortFunc(out, func(a, b *Link) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 

@@ -66,6 +66,14 @@ func (p *Precedence) LetGo(key string) (turn time.Duration) {
 	return firstTurn
 }
 
+// Unseen reports whether another hub has given the instance a run and the instance has not been seen
+// idle since: see [Precedence.IsLeft].
+func (p *Precedence) Unseen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.key != "" && p.freed.IsZero() && p.idle.IsZero()
+}
+
 // IsLeft reports whether the instance is left to the other hub. first says that nothing else may tell
 // when that is over, so that it must be checked again after wait.
 func (p *Precedence) IsLeft(now time.Time) (left, first bool, wait time.Duration) {

@@ -3,6 +3,8 @@ package instance
 import (
 	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 const (
@@ -71,16 +73,26 @@ func (s *Refusals) Itself(key string) bool {
 	return s.jobs[key].itself
 }
 
-// Add adds the resting jobs to a set.
-func (s *Refusals) Add(set map[string]bool) {
+// Add adds the resting jobs to what an instance has refused.
+func (s *Refusals) Add(to *schedule.Idle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.jobs) == 0 {
+		return
+	}
 	now := time.Now()
 	for key, r := range s.jobs {
 		if now.Before(r.until) {
-			set[key] = true
+			to.Refuse(key)
 		}
 	}
+}
+
+// Any reports whether a job is resting.
+func (s *Refusals) Any() bool {
+	var all schedule.Idle
+	s.Add(&all)
+	return len(all.Refused) > 0
 }
 
 // forget lets all jobs try again.

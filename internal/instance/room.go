@@ -79,7 +79,7 @@ type Room struct {
 // New makes the parts; Follow opens the links.
 func New(c Config) *Room {
 	p := &Room{
-		Links:   &Links{Published: c.Connected, byName: map[string]*Link{}},
+		Links:   &Links{Published: c.Connected, named: map[string]*Link{}},
 		Reports: &Reports{fleet: c.Fleet, contact: c.ContactTimeout, gpus: c.GPUs},
 	}
 	p.Logs = &Logs{links: p.Links, logged: c.Logged}

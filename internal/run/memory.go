@@ -7,6 +7,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // maxMemory bounds the jobs, and the shapes of graphs, that are known to need more memory than some
@@ -105,12 +106,12 @@ func (m *Memory) forget(key string) {
 
 // AvoidSmall adds to a set the jobs that an instance is too small for, as long as a larger one is
 // there.
-func (m *Memory) AvoidSmall(i fleet.Instance, set map[string]bool) {
+func (m *Memory) AvoidSmall(i fleet.Instance, to *schedule.Idle) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, n := range m.jobs {
 		if i.Report.Memory() <= n.had && slices.ContainsFunc(n.larger, m.mayRun) {
-			set[key] = true
+			to.Refuse(key)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // A job waits for a larger instance only while there is one.
@@ -30,9 +31,9 @@ func TestLargerInstanceLeaves(t *testing.T) {
 	m := NewMemory(registry, parts.Reports, parts.Links)
 	m.avoid("job", need{8 << 30, []string{large.Name}})
 	avoided := func(i fleet.Instance) bool {
-		set := map[string]bool{}
-		m.AvoidSmall(i, set)
-		return set["job"]
+		var at schedule.Idle
+		m.AvoidSmall(i, &at)
+		return at.Refused["job"]
 	}
 	require.True(t, avoided(small))
 	require.False(t, avoided(large))

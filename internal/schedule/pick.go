@@ -27,6 +27,14 @@ type Idle struct {
 	GPU *GPU
 }
 
+// Refuse keeps a job from the instance.
+func (i *Idle) Refuse(key string) {
+	if i.Refused == nil { // most instances have refused nothing
+		i.Refused = map[string]bool{}
+	}
+	i.Refused[key] = true
+}
+
 // Can reports whether the instance may take the job now.
 func (i Idle) Can(j job.Job) bool { return i.able(j) && i.GPU.Fits(j) }
 

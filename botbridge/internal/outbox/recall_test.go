@@ -22,7 +22,9 @@ type recalling struct {
 }
 
 func (r *recalling) Recall(_ context.Context, _ platform.Chat, _ platform.Post, since time.Time, _ platform.Known) ([]string, error) {
-	r.since = since
+	if r.since.IsZero() { // when nothing is there, a later attempt may be in doubt, too
+		r.since = since
+	}
 	return r.there, r.err
 }
 
