@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -44,7 +45,7 @@ func newFakeServer(t *testing.T) *fakeServer {
 	t.Helper()
 	t.Parallel()
 	f := &fakeServer{sockets: map[*websocket.Conn]string{}}
-	f.Server = httptest.NewServer(f)
+	f.Server = serverApart(f)
 	t.Cleanup(f.stop)
 	return f
 }
@@ -154,9 +155,21 @@ func theirs(id string) string {
 // refusedURL is an address at which nothing listens.
 func refusedURL(t *testing.T) string {
 	t.Helper()
-	s := httptest.NewServer(http.NotFoundHandler())
+	s := serverApart(http.NotFoundHandler())
 	s.Close()
 	return s.URL
+}
+
+// serverApart starts a server at an address of its own: once it has ended, no other test's gets its
+// port.
+func serverApart(h http.Handler) *httptest.Server {
+	s := httptest.NewUnstartedServer(h)
+	if l, err := net.Listen("tcp", "127.0.0.78:0"); err == nil { // only Linux has all of 127.0.0.0/8
+		s.Listener.Close()
+		s.Listener = l
+	}
+	s.Start()
+	return s
 }
 
 // statusMessage is what a server tells its sockets; sid is in the first one only.

@@ -18,6 +18,9 @@ func (s Settings) takesAPIOnly(name string) bool {
 // One that has lately refused a prompt, and those that are not fit or for some tenants only, do not
 // count: others must run what they cannot.
 func (b *Blame) forAPI() (infos []*catalog.Info) {
+	if len(b.access.settings().APIOnly) == 0 {
+		return nil
+	}
 	for _, conn := range b.instances.Open() {
 		info := conn.Abilities()
 		if !catalog.TakesAPIOnly(info) || !b.Trusted(conn.Name) || b.access.reservedFor(conn.Name) != nil {
