@@ -101,6 +101,8 @@ type wholeJob struct {
 	Attempts                       int
 	Graph                          map[string]any
 	Outputs                        map[string]any
+	Lost                           []string
+	LostAt                         []float64 `json:"lost_at"`
 	Run                            *struct {
 		Messages [][]any `json:"messages"`
 	} `json:"status_of_run"`
@@ -128,6 +130,8 @@ func TestWholeJob(t *testing.T) {
 			own := ada.whole(id + "/whole")
 			require.Equal(t, "EmptyImage", own.Graph["1"].(map[string]any)["class_type"])
 			require.NotEmpty(t, own.Key)
+			require.NotNil(t, own.LostAt)
+			require.Len(t, own.LostAt, len(own.Lost))
 			for _, path := range []string{id + "/whole?tenant=ada", own.Key + "/whole", own.Key} {
 				require.Equal(t, id, root.whole(path).ID, path)
 			}

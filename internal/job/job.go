@@ -56,6 +56,8 @@ type Job struct {
 	// Lost holds one line for each of the last runs that were lost, oldest
 	// first.
 	Lost []string
+	// LostAt says when each of them was lost, in milliseconds since the Unix epoch; nil if unknown.
+	LostAt []int64
 	// Run is the current or last attempt; its zero value before the first.
 	Run Run
 	// Why says in plain words why its last run went to the instance that it went to.

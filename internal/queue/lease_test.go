@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +207,9 @@ func TestRequeue(t *testing.T) {
 		last, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died again"})
 		require.ErrorIs(t, err, queue.ErrExhausted)
 		require.Equal(t, []string{"taken back", "died: 1\nline two", "died again"}, last.Lost)
+		require.Len(t, last.LostAt, 3)
+		require.True(t, slices.IsSorted(last.LostAt))
+		require.GreaterOrEqual(t, last.LostAt[0], last.CreatedAt)
 		require.Equal(t, job.Leased, last.State, "the caller still holds it")
 		again, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died again"})
 		require.ErrorIs(t, err, queue.ErrExhausted)

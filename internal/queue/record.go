@@ -17,7 +17,7 @@ var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
 	"created", "started", "finished", "withdrawn", "door", "excuses", "not_before", "ahead", "shape", "paused", "why", "preempted",
-	"failed_at", "posted_from", "label", "parent", "parts",
+	"failed_at", "posted_from", "label", "parent", "parts", "lost_at",
 }
 
 // keyOf returns the key at the end of a rank.
@@ -87,7 +87,7 @@ func (r record) job() (job.Job, error) {
 	if !ok {
 		p.fail("lost")
 	}
-	j.Lost = lost
+	j.Lost, j.LostAt = lost, r.lostAt(len(lost))
 	if j.FailedAt, ok = redis.Unpack(r["failed_at"]); !ok {
 		p.fail("failed_at")
 	}
@@ -95,6 +95,23 @@ func (r record) job() (job.Job, error) {
 		p.fail("state")
 	}
 	return j, p.err
+}
+
+// lostAt returns when each of the last runs was lost, nil if that is not known of all of them: hubs of
+// earlier versions do not note it.
+func (r record) lostAt(runs int) (at []int64) {
+	texts, _ := redis.Unpack(r["lost_at"])
+	if len(texts) != runs {
+		return nil
+	}
+	for _, text := range texts {
+		ms, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil
+		}
+		at = append(at, ms)
+	}
+	return at
 }
 
 // parser parses the numbers of a record and keeps the first error.

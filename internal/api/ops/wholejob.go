@@ -78,6 +78,7 @@ func (o finder) getWholeJob(w http.ResponseWriter, r *http.Request, a api.Reques
 	head := jobValue(j)
 	head.Set("key", pyjson.String(j.Key))
 	head.Set("upstream_id", pyjson.String(j.Run.Upstream))
+	head.Set("lost_at", times(j.LostAt))
 	head.Set("failed_at", pyjson.Strings(j.FailedAt))
 	head.Set("killed", pyjson.Int(int64(j.Kills)))
 	head.Set("excused", pyjson.Int(int64(j.Excuses)))
@@ -94,6 +95,15 @@ func (o finder) getWholeJob(w http.ResponseWriter, r *http.Request, a api.Reques
 		body = append(append(body, `, "`+part.name+`": `...), part.raw...)
 	}
 	api.WriteJSON(w, http.StatusOK, pyjson.Strict(append(body, '}')))
+}
+
+// times are moments as [seconds] says them.
+func times(ms []int64) pyjson.Array {
+	list := make(pyjson.Array, 0, len(ms))
+	for _, at := range ms {
+		list = append(list, seconds(at))
+	}
+	return list
 }
 
 // errNothingToRun is the error of again for a job of which no prompt is left.

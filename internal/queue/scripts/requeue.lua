@@ -94,7 +94,8 @@ else
   spent = blame == 'hopeless' or attempts >= tonumber(ARGV[5]) or kills >= tonumber(ARGV[6])
 end
 if blame ~= 'unused' then
-  set(j, 'lost', latest(j.lost or '', ARGV[3], tonumber(ARGV[10])))
+  set(j, 'lost', latest(j.lost or '', ARGV[3], tonumber(ARGV[10])),
+    'lost_at', latest(j.lost_at or '', int(now()), tonumber(ARGV[10])))
 end
 if ARGV[11] == '1' then
   name(j, 'failed_at')

@@ -25,7 +25,7 @@
 -- RUN are the fields of a record that a run sets.
 local RUN = {'state', 'fence', 'hub', 'instance', 'upstream', 'sid', 'attempts', 'kills', 'lost', 'excuses',
              'reruns', 'reason', 'released', 'exhausted', 'started', 'ahead', 'claimed', 'ran', 'share', 'metered', 'why',
-             'progress', 'failed_at', 'killed_at'}
+             'progress', 'failed_at', 'killed_at', 'lost_at'}
 
 local k = ARGV[1]
 local copy = {}
