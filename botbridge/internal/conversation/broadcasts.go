@@ -66,12 +66,12 @@ func (bs *broadcasts) begin(ctx context.Context, tn *turn) error {
 	if err != nil {
 		return err
 	}
+	if fresh { // before the first chat hears the message, or the operator might be told first that it is done
+		err = tn.reply(ctx, tn.say("broadcasting", locale.With{"n": chats}))
+	}
 	// Also if it was stored before: Redis may have lost the reply.
 	bs.spread(driving(ctx), id)
-	if !fresh {
-		return nil
-	}
-	return tn.reply(ctx, tn.say("broadcasting", locale.With{"n": chats}))
+	return err
 }
 
 // Resume continues unfinished broadcasts when this process begins to lead. The last leader

@@ -43,6 +43,8 @@ func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
 	require.NoError(t, r.store.Chats.Meet(r.ctx, "telegram|private|6", ""))
 	r.event("1", "1", platform.Said, "m", "/broadcast Hello.")
 	require.Eventually(t, func() bool { return r.heard("1") == "Your message has reached 3 of 5 chats." }, time.Minute, 5*time.Millisecond)
+	said := r.p.in("1")
+	require.Equal(t, []string{"Sending to 5 chats.", "Hello.", "Your message has reached 3 of 5 chats."}, said[len(said)-3:])
 	for chat, want := range map[string]bool{"1": true, "5": true, "-7": true, "6": false, "-9": false, "8": false, "9": false} {
 		if want {
 			require.Contains(t, r.p.in(chat), "Hello.", chat)
