@@ -10,6 +10,7 @@ import * as hubpanel from './steps/hubpanel.mjs';
 import * as open from './steps/open.mjs';
 import * as others from './steps/others.mjs';
 import * as panels from './steps/panels.mjs';
+import * as parts from './steps/parts.mjs';
 import * as people from './steps/people.mjs';
 import * as queue from './steps/queue.mjs';
 import * as reload from './steps/reload.mjs';
@@ -17,7 +18,7 @@ import * as runOne from './steps/run.mjs';
 import * as save from './steps/save.mjs';
 import * as upload from './steps/upload.mjs';
 
-const steps = [open, runOne, upload, queue, cancel, people, reload, others, fail, save, panels, hubpanel];
+const steps = [open, runOne, parts, upload, queue, cancel, people, reload, others, fail, save, panels, hubpanel];
 
 const usage = `usage: node run.mjs [--reference URL] [--hub URL] [--instances N] [--only WORD,...]
 

@@ -99,12 +99,14 @@ export class WebUI {
     return this.page.evaluate(() => window.app.graph.nodes.toSorted((a, b) => a.id - b.id).map(({ type }) => type));
   }
 
-  /** Gives the first node another colour, so that no cache answers, and clicks Run. Resolves to the prompt's id. */
-  async run(color) {
-    await this.page.evaluate((value) => {
-      const node = window.app.graph.nodes.find(({ type }) => type === 'EmptyImage');
-      node.widgets.find(({ name }) => name === 'color').value = value;
-    }, color);
+  /** Gives each empty picture another colour, so that no cache answers, and clicks Run. Resolves to the prompt's id. */
+  async run(...colors) {
+    await this.page.evaluate((values) => {
+      const nodes = window.app.graph.nodes.filter(({ type }) => type === 'EmptyImage').sort((a, b) => a.id - b.id);
+      values.forEach((value, n) => {
+        nodes[n].widgets.find(({ name }) => name === 'color').value = value;
+      });
+    }, colors);
     return this.click();
   }
 
@@ -149,12 +151,16 @@ export class WebUI {
   }
 
   /** The picture on the node that saves: its size and the colour of its middle, or null if it shows none. */
-  picture() {
-    return this.page.evaluate(() => {
-      const node = window.app.graph.nodes.find(({ type }) => type === 'SaveImage');
-      const image = node?.imgs?.[0];
+  async picture() {
+    return (await this.pictures())[0];
+  }
+
+  /** The pictures on all nodes that save, as `picture` tells them, by the nodes' ids. */
+  pictures() {
+    return this.page.evaluate(() => window.app.graph.nodes.filter(({ type }) => type === 'SaveImage').sort((a, b) => a.id - b.id).map((node) => {
+      const image = node.imgs?.[0];
       return image?.naturalWidth ? window.comfyhubLook(image) : null;
-    });
+    }));
   }
 
   /** Notes every preview that the nodes of a type show from now on. The function that it returns says how many there were. */

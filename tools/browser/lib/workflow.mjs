@@ -9,17 +9,19 @@ export const HEIGHT = 64;
 export const fresh = (word) => `${word}-${Math.random().toString(36).slice(2, 8)}`;
 
 /**
- * EmptyImage -> work -> ImageScale -> SaveImage, `WIDTH` by `HEIGHT`. The work lasts about `seconds`: the simulator's
+ * EmptyImage -> work -> ImageScale -> SaveImage, `WIDTH` by `HEIGHT`, and that several times side by side. The work lasts about `seconds`: the simulator's
  * SimulatedWork if the server has it, otherwise a row of wide blurs, about one a second on a busy machine, which leave a
  * flat colour as it is.
  */
-export function paint({ seconds, simulated, prefix = 'browser', color = randomColor() }) {
+export function paint({ branches = 1, seconds, simulated, prefix = 'browser', color = randomColor() }) {
   const graph = new Graph();
   const side = simulated || !seconds ? 64 : 256;
-  let last = graph.add('EmptyImage', [side, side, 1, color]);
-  for (const [type, values] of work(seconds, simulated)) last = graph.add(type, values, last);
-  last = graph.add('ImageScale', ['nearest-exact', WIDTH, HEIGHT, 'disabled'], last);
-  graph.add('SaveImage', [prefix], last);
+  for (let n = 0; n < branches; n++) {
+    let last = graph.add('EmptyImage', [side, side, 1, color]);
+    for (const [type, values] of work(seconds, simulated)) last = graph.add(type, values, last);
+    last = graph.add('ImageScale', ['nearest-exact', WIDTH, HEIGHT, 'disabled'], last);
+    graph.add('SaveImage', [prefix], last);
+  }
   return graph.saved();
 }
 
