@@ -28,6 +28,7 @@ func TestVersion(t *testing.T) {
 	chart := string(must.Get(os.ReadFile("helm/Chart.yaml"))(t))
 	require.Contains(t, chart, "\nversion: "+version+"\n")
 	require.Contains(t, chart, "\nappVersion: \""+version+"\"\n")
+	require.Contains(t, string(must.Get(os.ReadFile("../README.md"))(t)), "badge/version-"+version+"-")
 	files := append(must.Get(filepath.Glob("../docs/*.md"))(t), must.Get(filepath.Glob("terraform/*"))(t)...)
 	named := 0
 	for _, file := range append(files, "../README.md", "install.sh") {
