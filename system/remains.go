@@ -11,19 +11,27 @@ import (
 )
 
 // keys are all keys in Redis.
-func (r *Redis) keys() ([]string, error) {
+func (r *Redis) keys() ([]string, error) { return r.list("KEYS", "*") }
+
+// list is the answer to a command that returns a list of texts.
+func (r *Redis) list(command ...string) ([]string, error) {
 	conn, err := r.w.Net.Dialer("observer")(context.Background(), "tcp", redisAddress)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if _, err := conn.Write([]byte("*2\r\n$4\r\nKEYS\r\n$1\r\n*\r\n")); err != nil {
+	var text strings.Builder
+	fmt.Fprintf(&text, "*%d\r\n", len(command))
+	for _, word := range command {
+		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(word), word)
+	}
+	if _, err := io.WriteString(conn, text.String()); err != nil {
 		return nil, err
 	}
 	in := bufio.NewReader(conn)
 	n, err := length(in, '*')
-	keys := make([]string, n)
-	for i := range keys {
+	texts := make([]string, n)
+	for i := range texts {
 		size := 0
 		if size, err = length(in, '$'); err != nil {
 			break
@@ -32,9 +40,9 @@ func (r *Redis) keys() ([]string, error) {
 		if _, err = io.ReadFull(in, b); err != nil {
 			break
 		}
-		keys[i] = string(b[:size])
+		texts[i] = string(b[:size])
 	}
-	return keys, err
+	return texts, err
 }
 
 // length reads a line of the protocol that says how much follows.
@@ -69,4 +77,21 @@ func (w *World) remains() ([]string, error) {
 		}
 	}
 	return left, err
+}
+
+// buried says of each job with a tombstone what is known of it, for a breach.
+func (w *World) buried() (all []string) {
+	keys, _ := w.Redis.keys()
+	for _, key := range keys {
+		before, is := strings.CutSuffix(key, "q:tombs")
+		if !is {
+			continue
+		}
+		tombs, _ := w.Redis.list("ZRANGE", key, "0", "-1", "WITHSCORES")
+		for n := 0; n+1 < len(tombs); n += 2 {
+			record, _ := w.Redis.list("HGETALL", before+"q:job:"+tombs[n])
+			all = append(all, fmt.Sprintf("%s until %s: %q", tombs[n], tombs[n+1], record))
+		}
+	}
+	return all
 }

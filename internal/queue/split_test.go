@@ -96,6 +96,22 @@ func TestPartsEndWithTheirJob(t *testing.T) {
 	})
 }
 
+// A part that goes on because Redis has lost that it was taken back leaves nothing when it ends.
+func TestPartsThatOutliveTheirJob(t *testing.T) {
+	eachOf(t, queue.Options{}, map[string]func(b *bench, j job.Job){
+		"done":      func(b *bench, j job.Job) { require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("all"))) },
+		"not split": func(b *bench, j job.Job) { require.NoError(b.t, b.Unsplit(b.t.Context(), j.Run)) },
+	}, func(t *testing.T, b *bench, end func(b *bench, j job.Job)) {
+		j, _, keys := b.divided("a")
+		one := b.claim(b.get(keys[0]), "gpu1")
+		end(b, j)
+		require.NoError(t, b.db.Client().HDel(t.Context(), b.db.Key("q", "job", keys[0]), "cancel", "withdrawn").Err())
+		require.NoError(t, b.Finish(t.Context(), one.Run, done("outputs")))
+		require.Equal(t, []job.State{"", ""}, endStates(must(b.PartEnds(t.Context(), keys))))
+		require.Zero(t, must(b.db.Client().Exists(t.Context(), b.db.Key("q", "tombs"), b.db.Key("q", "job", keys[0])).Result()))
+	})
+}
+
 // The next run of a job has the parts of the last one, and none if those did not fit.
 func TestPartsOfTheNextRun(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {

@@ -79,7 +79,11 @@ end
 -- and keeps its place, as in ComfyUI.
 local function finish(j, state, entry, summary, reason)
   if j.parent then
-    end_part(j, state, entry, reason)
+    if outlives(j) then
+      vanish(j)
+    else
+      end_part(j, state, entry, reason)
+    end
     return
   end
   bill(j.tenant, state, 1)

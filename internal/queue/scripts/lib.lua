@@ -351,6 +351,13 @@ end_parts = function(j)
   end
 end
 
+-- outlives reports whether a part's job has ended, or is made as a whole: Redis has lost that the part
+-- was taken back, and nobody takes what it has made.
+local function outlives(p)
+  local whole = get(p.parent)
+  return whole and (whole.parts == 'whole' or whole.state ~= 'queued' and not runs(whole))
+end
+
 -- end_part ends a part of a job. Its record keeps the end until the job has ended, or for a day.
 local function end_part(p, state, entry, reason)
   leave(p)
