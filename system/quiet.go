@@ -59,7 +59,7 @@ func (w *World) checkRemains(ledger *Ledger) {
 			return
 		}
 		if time.Now().After(deadline) {
-			ledger.breach("redis", "all prompts have ended, and %v later it has %v (%v) %s", forgetWithin, left, err, w.buried())
+			ledger.breach("redis", "all prompts have ended, and %v later it has %v (%v) %s", forgetWithin, left, err, w.Redis.buried())
 			return
 		}
 	}

@@ -80,16 +80,16 @@ func (w *World) remains() ([]string, error) {
 }
 
 // buried says of each job with a tombstone what is known of it, for a breach.
-func (w *World) buried() (all []string) {
-	keys, _ := w.Redis.keys()
+func (r *Redis) buried() (all []string) {
+	keys, _ := r.keys()
 	for _, key := range keys {
 		before, is := strings.CutSuffix(key, "q:tombs")
 		if !is {
 			continue
 		}
-		tombs, _ := w.Redis.list("ZRANGE", key, "0", "-1", "WITHSCORES")
+		tombs, _ := r.list("ZRANGE", key, "0", "-1", "WITHSCORES")
 		for n := 0; n+1 < len(tombs); n += 2 {
-			record, _ := w.Redis.list("HGETALL", before+"q:job:"+tombs[n])
+			record, _ := r.list("HGETALL", before+"q:job:"+tombs[n])
 			all = append(all, fmt.Sprintf("%s until %s: %q", tombs[n], tombs[n+1], record))
 		}
 	}
