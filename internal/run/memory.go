@@ -104,8 +104,8 @@ func (m *Memory) forget(key string) {
 	delete(m.jobs, key)
 }
 
-// AvoidSmall adds to a set the jobs that an instance is too small for, as long as a larger one is
-// there.
+// AvoidSmall adds the jobs that an instance is too small for to what it has refused, as long as a larger
+// one is there.
 func (m *Memory) AvoidSmall(i fleet.Instance, to *schedule.Idle) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

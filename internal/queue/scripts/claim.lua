@@ -47,7 +47,7 @@ end
 if j.parent then
   -- Whoever has the job must reach the instances of its parts, or it could not get their files.
   local whole = get(j.parent)
-  if not whole or whole.state ~= 'queued' and not runs(whole) then
+  if not whole or is_over(whole) then
     unwait(j)
     vanish(j)
     return {'missing'}

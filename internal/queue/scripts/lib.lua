@@ -209,6 +209,11 @@ local function runs(j)
   return j.state == 'leased' or j.state == 'running'
 end
 
+-- is_over reports whether a job neither waits nor runs.
+local function is_over(j)
+  return j.state ~= 'queued' and not runs(j)
+end
+
 -- is_ahead reports whether a job is waiting at an instance behind its current run. To its client it
 -- is still waiting.
 local function is_ahead(j)
@@ -355,7 +360,7 @@ end
 -- was taken back, and nobody takes what it has made.
 local function outlives(p)
   local whole = get(p.parent)
-  return whole and (whole.parts == 'whole' or whole.state ~= 'queued' and not runs(whole))
+  return whole and (whole.parts == 'whole' or is_over(whole))
 end
 
 -- end_part ends a part of a job. Its record keeps the end until the job has ended, or for a day.

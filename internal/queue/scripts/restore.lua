@@ -92,7 +92,7 @@ if not j then
   end
   j = create()
   created = true
-elseif j.state ~= 'queued' and not runs(j) then
+elseif is_over(j) then
   return {(ended or not holds) and 'kept' or 'stale'}
 end
 

@@ -9,9 +9,9 @@ export const HEIGHT = 64;
 export const fresh = (word) => `${word}-${Math.random().toString(36).slice(2, 8)}`;
 
 /**
- * EmptyImage -> work -> ImageScale -> SaveImage, `WIDTH` by `HEIGHT`, and that several times side by side. The work lasts about `seconds`: the simulator's
- * SimulatedWork if the server has it, otherwise a row of wide blurs, about one a second on a busy machine, which leave a
- * flat colour as it is.
+ * EmptyImage -> work -> ImageScale -> SaveImage, `WIDTH` by `HEIGHT`, in so many `branches`. The work lasts about `seconds`:
+ * the simulator's SimulatedWork if the server has it, otherwise a row of wide blurs, about one a second on a busy machine, which
+ * leave a flat colour as it is.
  */
 export function paint({ branches = 1, seconds, simulated, prefix = 'browser', color = randomColor() }) {
   const graph = new Graph();

@@ -124,7 +124,7 @@ function errorOf(job) {
 
 function attempts(job) {
   if (!job.lost.length && !job.failed_at.length) return null;
-  const lines = job.lost.map((line, n) => [line, job.lost_at[n]]);
+  const lines = job.lost.map((line, n) => [line, job.lost_at?.[n]]);
   if (job.instance && !alive(job)) lines.push([`${job.instance}: ${t(`state.${job.status}`)}`, job.finished_at]);
   return box(t('attempts'), h('ol', {}, lines.map(([line, at]) => h('li', {}, at ? h('span.quiet', {}, `${moment(at * 1000)} `) : '', said(line)))), job.failed_at.length > 0 && h('p.quiet', {}, `${t('failed.at')}: ${job.failed_at.join(', ')}`));
 }
