@@ -12,13 +12,15 @@ from mkdocs.structure.files import File
 
 # The file that draws the diagrams. Without it, the theme would load it from another host.
 MERMAID = "assets/mermaid.min.js"
+BADGE = re.compile(r"^\[!\[.*\]\(https:.*\n", re.MULTILINE)
 LINK = re.compile(r"(\]\()(?!https?:|mailto:|#)([^)#\s]+)")
 
 
 def on_files(files, config):
-    """The README is the first page."""
+    """The README is the first page, without its badges, which come from another host."""
     readme = pathlib.Path(config.config_file_path).parent / "README.md"
-    text = re.sub(r"(\]\()docs/", r"\1", readme.read_text("utf-8"))
+    text = BADGE.sub("", readme.read_text("utf-8"))
+    text = re.sub(r"(\]\()docs/", r"\1", text)
     files.append(File.generated(config, "index.md", content=text))
     files.append(File.generated(config, MERMAID, abs_src_path=os.environ["MERMAID"]))
     return files
