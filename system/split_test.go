@@ -147,6 +147,30 @@ func TestPromptIsMadeInParts(t *testing.T) {
 	})
 }
 
+// A client asks for parts of a prompt that no hub has seen before, and says how many.
+func TestPartsAreAskedFor(t *testing.T) {
+	c := system.Config{Hubs: 1, Comfys: 4, Comfy: sim.Config{Version: "0.33.0", Models: map[string][]string{"checkpoints": {"a.safetensors"}}}}
+	inWorld(t, c, func(w *system.World, ledger *system.Ledger) {
+		a := &ann{together: parted["batch"], t: t, w: w, hub: w.Hubs[0]}
+		a.listen()
+		for seed, wish := range []struct {
+			split   string
+			servers int
+		}{{"true", 4}, {"2", 2}, {"1", 1}} {
+			before, id := started(w), "asked "+wish.split
+			a.post(id, seed, `"comfyhub": {"split": `+wish.split+`}`)
+			a.follow(id)
+			require.Equal(t, wish.servers, started(w)-before, wish.split)
+			a.sees(id, seed)
+			w.Until(time.Minute, "all are idle", func() bool { return len(busy(w)) == 0 })
+			<-time.After(5 * time.Second)
+		}
+		_ = a.socket.CloseNow()
+		<-time.After(10 * time.Second)
+		w.CheckQuiet(ledger)
+	})
+}
+
 // Runs that found three of four branches in their server's cache say how long the fourth takes, and not
 // that the whole takes no longer: a prompt with four new ones is made in parts.
 func TestCachedBranchesTeachNothing(t *testing.T) {

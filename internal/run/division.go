@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -18,9 +17,6 @@ import (
 )
 
 const (
-	// shortest is how long a whole run must take to be split, and what making outputs apart must save:
-	// each part has to be given out, and its files fetched.
-	shortest = 2 * time.Second
 	// largestSplit is the largest prompt that is split, in bytes: each part is stored with all of it,
 	// beyond what its tenant may have waiting.
 	largestSplit = 1 << 20
@@ -131,22 +127,22 @@ func (r dividing) again(parent uuid.UUID, others []split.Outputs, core func(clas
 
 // worthDividing is the division of a job that has not run yet; nil if it had better run whole.
 func (r dividing) worthDividing() *division {
-	j, s := r.Job(), r.d.Settings()
+	j, s, asked := r.Job(), r.d.Settings(), wishedParts(r.body.Extra)
 	// The client may be given an instance's refusal of the whole only.
-	if !s.Split || !r.alone || r.conn.Kind == fleet.KindOverflow || j.Ahead || j.Attempts > 1 || j.DoorUntil > 0 || sizeOf(r.body) > largestSplit || r.d.Queue.Limited(j.Tenant) {
+	if !s.Split || asked.most < 2 || !r.alone || r.conn.Kind == fleet.KindOverflow || j.Ahead || j.Attempts > 1 || j.DoorUntil > 0 || sizeOf(r.body) > largestSplit || r.d.Queue.Limited(j.Tenant) {
 		return nil
 	}
 	takes := r.d.Durations.Estimate(j.Shape, r.d.Reports.Gpu(r.conn.Name))
 	parent, err := uuid.Parse(j.Key)
-	if err != nil || !takes.Certain() || takes.Ran < shortest || refusesSplit(r.body.Extra) {
+	if err != nil || asked.least > 0 && (!takes.Certain() || takes.Ran < asked.least) {
 		return nil
 	}
 	core := r.conn.Abilities().Core
 	var v *division
 	if batch, ok := split.Find(r.body.Prompt, r.body.Outputs, core); ok {
-		v, err = r.inBatches(parent, batch, 1+len(r.helpers(takes, r.demandsOfBatch())))
+		v, err = r.inBatches(parent, batch, min(asked.most, 1+len(r.helpers(takes, r.demandsOfBatch()))))
 	} else if b, ok := split.FindBranches(r.body.Prompt, r.body.Outputs, core); ok {
-		v, err = r.inOutputs(parent, b, r.shares(b, takes))
+		v, err = r.inOutputs(parent, b, r.shares(b, takes, asked))
 	}
 	if err != nil {
 		r.log.Warn("cannot split a prompt", "error", err)
@@ -158,17 +154,6 @@ func (r dividing) worthDividing() *division {
 // sizeOf is the size of a prompt, in bytes.
 func sizeOf(b job.Body) int {
 	return len(b.Prompt) + len(b.Extra) + len(b.Targets) + len(b.Inputs) + len(b.Other) + len(b.Requires)
-}
-
-// refusesSplit reports whether the prompt asks to be made as a whole.
-func refusesSplit(extra []byte) bool {
-	v, err := pyjson.Parse(extra)
-	o, ok := v.(*pyjson.Object)
-	if err != nil || !ok {
-		return false
-	}
-	wish, _ := o.Object("comfyhub").Get("split")
-	return wish == pyjson.Bool(false)
 }
 
 // partNeeds returns what a part of a job needs, given what the job does, and the classes of the nodes

@@ -42,13 +42,17 @@ func TestHide(t *testing.T) {
 	require.Equal(t, `{"a":  1}`, string(outputs.hide([]byte(`{"a":  1}`))))
 }
 
-func TestRefusesSplit(t *testing.T) {
+func TestWishedParts(t *testing.T) {
 	t.Parallel()
-	for extra, refuses := range map[string]bool{
-		`{"comfyhub": {"split": false}}`: true, `{"comfyhub": {"split": true}}`: false, `{"comfyhub": {"split": "no"}}`: false,
-		`{"comfyhub": {}}`: false, `{"comfyhub": []}`: false, `{"split": false}`: false, `[]`: false, `{`: false, ``: false,
+	none := partsWish{most: split.MaxParts, least: worthParts}
+	for extra, want := range map[string]partsWish{
+		`{"comfyhub": {"split": false}}`: {most: 1}, `{"comfyhub": {"split": 1}}`: {most: 1},
+		`{"comfyhub": {"split": true}}`: {most: split.MaxParts}, `{"comfyhub": {"split": 3}}`: {most: 3}, `{"comfyhub": {"split": 1000}}`: {most: split.MaxParts},
+		`{"comfyhub": {"split": 0}}`: none, `{"comfyhub": {"split": -2}}`: none, `{"comfyhub": {"split": 2.5}}`: none, `{"comfyhub": {"split": 1e99}}`: none,
+		`{"comfyhub": {"split": "no"}}`: none, `{"comfyhub": {"split": null}}`: none,
+		`{"comfyhub": {}}`: none, `{"comfyhub": []}`: none, `{"split": false}`: none, `[]`: none, `{`: none, ``: none,
 	} {
-		require.Equal(t, refuses, refusesSplit([]byte(extra)), extra)
+		require.Equal(t, want, wishedParts([]byte(extra)), extra)
 	}
 }
 

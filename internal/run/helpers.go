@@ -11,7 +11,7 @@ import (
 
 // shares says which outputs each instance makes, by where the time of such runs has gone; none if one
 // had better make all.
-func (r dividing) shares(b split.Branches, takes schedule.Estimate) []split.Outputs {
+func (r dividing) shares(b split.Branches, takes schedule.Estimate, asked partsWish) []split.Outputs {
 	shape, ok := schedule.DecodeStructure(r.Job().Shape)
 	_, spent, _ := r.d.Durations.Spending.Of(shape, r.d.Reports.Gpu(r.conn.Name))
 	var sum time.Duration
@@ -24,7 +24,8 @@ func (r dividing) shares(b split.Branches, takes schedule.Estimate) []split.Outp
 	for class, took := range spent { // those runs had other sizes and steps
 		spent[class] = time.Duration(took.Seconds() / sum.Seconds() * float64(takes.Ran))
 	}
-	return b.Divide(spent, r.helpers(takes, demandsOfOutputs(b)), shortest)
+	loads := r.helpers(takes, demandsOfOutputs(b))
+	return b.Divide(spent, loads[:min(len(loads), asked.most-1)], asked.least)
 }
 
 // demands are what an instance must be like to make a part, apart from what the job needs.
