@@ -90,6 +90,18 @@ func (f *Forecasts) From(ctx context.Context, jobs ...job.Job) *Outlook {
 	return o
 }
 
+// Left returns a function that says how much longer a job will take that an instance has; -1 if unknown.
+// It knows no more than when it was made.
+func (f *Forecasts) Left() func(job.Job) time.Duration {
+	o := newOutlook(f)
+	return func(j job.Job) time.Duration {
+		if r := f.runs.Get(j.Key); r != nil {
+			return o.given(r)
+		}
+		return o.ETA(j, -1)
+	}
+}
+
 // soon lists the busy instances for which it is known when they will be free, with those of the
 // classes that they can run.
 func (f *Forecasts) soon(classes map[string][]byte) []schedule.Soon {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/view"
 )
 
@@ -100,6 +101,9 @@ func (p *fleetPage) take(event, data string) {
 	if change.Counts != nil {
 		p.counts = change.Counts
 	}
+	for _, i := range p.instances {
+		require.NotContains(p.t, p.jobs, i["key"], "it waits and runs")
+	}
 }
 
 // until takes in events until something holds.
@@ -174,6 +178,35 @@ func TestChangesAddUpToASnapshot(t *testing.T) {
 		v.posts("/queue", `{"clear": true}`)
 		v.posts("/hub/jobs/"+first+"/cancel", "")
 		v.posts("/hub/jobs/"+second+"/cancel", "")
+	})
+}
+
+// A job that runs says when it will be finished, once it is known how long such jobs take.
+func TestRunningJobsHaveAnETA(t *testing.T) {
+	inBench(t, benchOf(0, serving(sim.Config{TimeScale: 1})), func(t *testing.T, b *bench) {
+		v := b.script()
+		p := v.watches(t)
+		eta := func(id string) (left time.Duration, found bool) {
+			for _, i := range p.instances {
+				if at, _ := i["eta"].(float64); i["job"] == id && at > 0 {
+					return time.Until(time.UnixMilli(int64(at))), true
+				}
+			}
+			return 0, false
+		}
+		first := v.submit(work(20, 1, "none"), "ann")
+		p.until(func() bool { return p.runs(first) })
+		_, known := eta(first)
+		require.False(t, known, "nobody knows")
+		p.until(func() bool { return !p.runs(first) })
+		<-time.After(10 * time.Second)
+		second := v.submit(work(20, 2, "none"), "ann")
+		var left time.Duration
+		p.until(func() bool { left, known = eta(second); return known })
+		require.InDelta(t, 20, left.Seconds(), 5)
+		p.until(func() bool { return !p.runs(second) })
+		_, known = eta(second)
+		require.False(t, known)
 	})
 }
 

@@ -44,10 +44,10 @@ type InstanceRow struct {
 	// Models are those that it has loaded, separated by commas.
 	Models string
 	// Job is the prompt id of the job there and Tenant its owner, Key the hub's name for it. Began
-	// is when it began to execute, Node and Class what is running, and Progress that of the node,
-	// from 0 to 1 in steps.
+	// is when it began to execute, ETA when it will be finished, in steps, 0 if unknown. Node and Class
+	// are what is running, and Progress is that of the node, from 0 to 1 in steps.
 	Job, Tenant, Key string
-	Began            int64
+	Began, ETA       int64
 	Node, Class      string
 	Progress         float64
 	// Boot is when its process began, and LastSeen when an offline one was last heard from.

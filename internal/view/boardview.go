@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -104,20 +105,32 @@ func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bo
 		}
 	}
 	others, err := b.jobs.read(ctx, b.queue.GetAll, elsewhere)
+	at, left := time.Now(), b.dispatch.Forecasts.Left()
 	for _, i := range now.instances {
 		a := now.activities[i.Name]
 		j := a.Job
 		if j.Key == "" && others[i.Report.Job].State.Live() {
 			j = others[i.Report.Job]
-			if j.StartedAt > 0 {
-				j.StartedAt = b.queue.Clock().When(j.StartedAt).UnixMilli()
-			}
 		}
-		seen.instances[i.Name] = instanceRow(v.sight, i, a, j, b.faults.Last(i.Name))
+		ends := left(j)
+		if a.Job.Key == "" && j.StartedAt > 0 {
+			j.StartedAt = b.queue.Clock().When(j.StartedAt).UnixMilli()
+		}
+		row, was := instanceRow(v.sight, i, a, j, b.faults.Last(i.Name)), v.seen.instances[i.Name]
+		switch row.Key {
+		case "":
+		case was.Key:
+			row.ETA = etaAt(at, ends, was.ETA)
+		default:
+			row.ETA = etaAt(at, ends, 0)
+		}
+		seen.instances[i.Name] = row
 	}
 	if queued && err == nil {
-		err = v.lookAtQueue(ctx, b, &seen, running)
+		return seen, v.lookAtQueue(ctx, b, &seen, running)
 	}
+	seen.jobs = maps.Clone(seen.jobs)
+	maps.DeleteFunc(seen.jobs, func(key string, _ JobRow) bool { return running[key] })
 	return seen, err
 }
 

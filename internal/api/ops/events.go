@@ -179,6 +179,7 @@ func instanceMembers(i view.InstanceRow) []pyjson.Member {
 		{Key: "tenant", Value: pyjson.String(i.Tenant)},
 		{Key: "key", Value: pyjson.String(i.Key)},
 		{Key: "began", Value: pyjson.Int(i.Began)},
+		{Key: "eta", Value: pyjson.Int(i.ETA)},
 		{Key: "node", Value: pyjson.String(i.Node)},
 		{Key: "class", Value: pyjson.String(i.Class)},
 		{Key: "progress", Value: pyjson.Float(i.Progress)},

@@ -20,7 +20,7 @@ function matches(f) {
 export function create(view) {
   const narrow = matchMedia('(max-width: 760px)');
   const list = new List({
-    label: t('faults'), height: () => (narrow.matches ? 84 : 48), make: makeRow, open: details, key: (f) => `${f.at} ${f.kind} ${f.job} ${f.instance}`,
+    label: t('faults'), height: () => (narrow.matches ? 104 : 48), make: makeRow, open: details, key: (f) => `${f.at} ${f.kind} ${f.job} ${f.instance}`,
     columns: [t('time'), t('kind'), t('reason'), t('instance'), t('job')],
   });
   const empty = h('div.empty', { hidden: true }, icon('idle'), h('h2', {}, t('no.faults')));

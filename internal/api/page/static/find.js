@@ -88,7 +88,8 @@ export function create(view, query) {
   const again = bulk('again', 'search/again', states.filter((s) => !alive.includes(s)));
   const found = h('span.quiet', { role: 'status' });
   const more = h('button.more', { type: 'button', hidden: true, onclick: () => load(true) }, t('more'));
-  const empty = h('div.empty', { hidden: true }, h('h2', {}, t('no.found')), h('p', {}, t('no.found.help')));
+  const nothing = h('h2');
+  const empty = h('div.empty', { hidden: true }, nothing, h('p', {}, t('no.found.help')));
   view.append(h('div.filters', {}, field('text'), tenant, field('instance', { list: 'known-instances' }), known, band, period, chips.map(({ chip }) => chip), cancel, again, found), list.element, empty, more);
 
   function soon(wait = 300) {
@@ -124,6 +125,7 @@ export function create(view, query) {
 
   function draw() {
     show(list.element, jobs.length > 0);
+    text(nothing, t(Object.values(filters).some(Boolean) ? 'no.found' : 'no.jobs.yet'));
     show(empty, jobs.length === 0 && !next);
     show(more, Boolean(next));
     list.show(jobs);

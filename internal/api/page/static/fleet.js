@@ -206,7 +206,7 @@ function details(instance, row) {
       text(none, i.job ? t('no.preview') : t(i.state));
       place.replaceChildren(badge(i.state), facts([
         [t('work'), i.job ? working(i) : ''], [t('job'), i.job && h('a', { href: link(i.key) }, i.job)], [t('user'), i.job ? i.tenant : ''],
-        [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), said(i.reason)], [t('load'), [said(i.load), others(i)].filter(Boolean).join(' · ')],
+        [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('eta'), i.job && i.eta ? span(Math.max(i.eta - now(), 0)) : ''], [t('reason'), said(i.reason)], [t('load'), [said(i.load), others(i)].filter(Boolean).join(' · ')],
         [t('model'), i.models], ['GPU', gpuName(i.gpu)], [t('memory'), i.vram_total ? `${gigabytes(i.vram_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.vram_total)} GB` : ''],
         [t('restarts'), i.restarts ? [i.restarts, i.restart_at ? t('restart.at', { x: clock(i.restart_at) }) : '', i.restart_error ? t('restart.failed', { x: i.restart_error }) : ''].filter(Boolean).join(' · ') : ''],
         [t('disk'), i.disk_size ? `${gigabytes(i.disk_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.disk_size)} GB` : ''],

@@ -165,7 +165,8 @@ function makeRow() {
       attr(reason, 'class', i ? 'what' : 'what quiet');
       show(track, runs);
       if (i) fill.style.width = `${(i.progress ?? 0) * 100}%`;
-      text(eta, !i && j.eta ? span(j.eta - now()) : '');
+      const end = i ? i.eta : j.eta;
+      text(eta, end ? span(Math.max(end - now(), 0)) : '');
       text(since, i ? (i.began ? span(now() - i.began) : '') : span(now() - j.created));
       for (const b of [top, up, down, pause]) show(b, steers);
       show(stop, owned(j));

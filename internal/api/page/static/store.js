@@ -45,7 +45,7 @@ export function now() { return (store.connected || !store.heard ? Date.now() : s
 // A new row leaves out what is not known.
 const blankInstance = {
   name: '', state: 'offline', kind: '', gpu: '', version: '', reason: '', fault: '', fault_at: 0, url: '', agent: '', reserved: '', vram_total: 0, vram_free: 0,
-  foreign: 0, load: '', models: '', job: '', tenant: '', key: '', began: 0, node: '', class: '', progress: 0, boot: 0, last_seen: 0, drained: false, aside: false,
+  foreign: 0, load: '', models: '', job: '', tenant: '', key: '', began: 0, eta: 0, node: '', class: '', progress: 0, boot: 0, last_seen: 0, drained: false, aside: false,
   others_memory: 0, others_use: 0, restarts: 0, restart_at: 0, restart_error: '', disk_free: 0, disk_size: 0,
 };
 const blankJob = { key: '', id: '', tenant: '', order: '', position: 0, eta: 0, why: '', priority: 0, band: 'normal', paused: false, attempts: 0, created: 0 };
