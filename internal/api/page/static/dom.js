@@ -77,3 +77,15 @@ export function icon(name) {
 export function button(picture, label, onclick, more) {
   return h('button.ghost', { type: 'button', title: label, 'aria-label': label, onclick, ...more }, icon(picture));
 }
+
+// trouble is a place that says why there is nothing to show.
+export function trouble() {
+  const words = h('h2');
+  const element = h('div.empty', { hidden: true }, words);
+  return {
+    element, say(error) {
+      text(words, error?.message ?? '');
+      show(element, Boolean(error));
+    },
+  };
+}

@@ -1,4 +1,4 @@
-import { attr, h, icon, show, text } from './dom.js';
+import { attr, h, icon, show, text, trouble } from './dom.js';
 import { searchLink } from './find.js';
 import { call } from './hub.js';
 import { List } from './list.js';
@@ -25,16 +25,18 @@ export function create(view) {
   });
   const empty = h('div.empty', { hidden: true }, icon('idle'), h('h2', {}, t('no.faults')));
   const none = h('div.empty', { hidden: true }, h('p', {}, t('no.match')));
+  const failed = trouble();
   const search = h('input', { type: 'search', placeholder: t('search.faults'), 'aria-label': t('search.faults'), value: filter, oninput: () => { filter = search.value.trim().toLowerCase(); draw(); } });
   const chips = kinds.map((kind) => {
     const number = h('span.n');
     return { kind, number, chip: h('button.chip', { type: 'button', 'aria-pressed': 'false', onclick: () => { only = only === kind ? '' : kind; draw(); } }, icon(pictures[kind]), h('span', {}, t(`kind.${kind}`)), number) };
   });
   const filters = h('div.filters', { hidden: true }, search, chips.map(({ chip }) => chip));
-  view.append(filters, list.element, empty, none);
-  let all = [];
+  view.append(filters, list.element, empty, none, failed.element);
+  let all = null;
   let ended = false;
   function draw() {
+    if (all === null) return;
     const seen = all.filter(matches);
     for (const { kind, chip, number } of chips) {
       const count = all.filter((f) => f.kind === kind).length;
@@ -49,8 +51,11 @@ export function create(view) {
     list.show(seen);
   }
   async function load() {
-    const read = await call('GET', 'faults').catch(() => null);
-    if (ended || !read) return;
+    const read = await call('GET', 'faults').catch((error) => error);
+    if (ended) return;
+    const wrong = read instanceof Error;
+    failed.say(wrong && all === null ? read : null);
+    if (wrong) return;
     all = read;
     draw();
   }

@@ -89,7 +89,10 @@ export function create(view, query) {
   const found = h('span.quiet', { role: 'status' });
   const more = h('button.more', { type: 'button', hidden: true, onclick: () => load(true) }, t('more'));
   const nothing = h('h2');
-  const empty = h('div.empty', { hidden: true }, nothing, h('p', {}, t('no.found.help')));
+  const help = h('p', {}, t('no.found.help'));
+  const empty = h('div.empty', { hidden: true }, nothing, help);
+  let failure = '';
+  let there = store.connected;
   view.append(h('div.filters', {}, field('text'), tenant, field('instance', { list: 'known-instances' }), known, band, period, chips.map(({ chip }) => chip), cancel, again, found), list.element, empty, more);
 
   function soon(wait = 300) {
@@ -105,6 +108,7 @@ export function create(view, query) {
     const wanted = jobs.length + pageSize;
     let looked = 0;
     text(found, t('looking'));
+    failure = '';
     try {
       const cursor = await parts('search', 'GET', filters, { limit: pageSize, cursor: on ? next : null }, (part) => {
         if (mine !== turn) return false;
@@ -118,14 +122,16 @@ export function create(view, query) {
       text(found, next ? t('found.more', { n: num(jobs.length), looked: num(looked) }) : t('found.all', { n: num(jobs.length) }));
     } catch (error) {
       if (mine !== turn) return;
-      text(found, `${t('failed')}: ${error.message}`);
+      failure = error.message;
+      text(found, jobs.length > 0 ? failure : '');
     }
     draw();
   }
 
   function draw() {
     show(list.element, jobs.length > 0);
-    text(nothing, t(Object.values(filters).some(Boolean) ? 'no.found' : 'no.jobs.yet'));
+    text(nothing, failure || t(Object.values(filters).some(Boolean) ? 'no.found' : 'no.jobs.yet'));
+    show(help, !failure);
     show(empty, jobs.length === 0 && !next);
     show(more, Boolean(next));
     list.show(jobs);
@@ -159,6 +165,8 @@ export function create(view, query) {
   }
 
   function update() {
+    if (failure && store.connected && !there) load(false); // the hub is back
+    there = store.connected;
     for (const { state, chip } of chips) attr(chip, 'aria-pressed', filters.status.split(',').includes(state));
     show(tenant, store.me.operator);
     const filtered = Object.values(filters).some(Boolean);

@@ -1,4 +1,4 @@
-import { h, show, text } from './dom.js';
+import { h, show, text, trouble } from './dom.js';
 import { act, call } from './hub.js';
 import { store } from './store.js';
 import { count, moment, say, short, t } from './words.js';
@@ -34,10 +34,12 @@ export function create(view) {
   const grid = h('div.cards', { role: 'list', 'aria-label': t('results') });
   const empty = h('div.empty', { hidden: true }, h('h2', {}, t('no.results')), h('p', {}, t('no.results.help')));
   const more = h('button.more', { type: 'button', hidden: true, onclick: () => load(grid.children.length) }, t('more'));
-  const scroll = h('div.scroll', { tabindex: '0', 'aria-label': t('results'), role: 'region' }, grid, more, empty);
+  const failed = trouble();
+  const scroll = h('div.scroll', { tabindex: '0', 'aria-label': t('results'), role: 'region' }, grid, more, empty, failed.element);
   view.append(scroll);
   const cards = new Map();
   let seen = store.left;
+  let there = store.connected;
   let busy = false;
   let at = 0;
 
@@ -60,8 +62,10 @@ export function create(view) {
       }
       show(more, Boolean(page.pagination?.has_more) && grid.children.length < maxCards);
       show(empty, grid.children.length === 0);
+      failed.say(null);
     } catch (error) {
-      say(`${t('failed')}: ${error.message}`, true);
+      if (grid.children.length) say(`${t('failed')}: ${error.message}`, true);
+      else failed.say(error);
     } finally {
       busy = false;
     }
@@ -73,7 +77,10 @@ export function create(view) {
   load(0);
   return {
     update() {
-      if (store.left === seen || busy || Date.now() - at < 2000) return;
+      if (busy || Date.now() - at < 2000) return;
+      const back = store.connected && !there;
+      there = store.connected;
+      if (store.left === seen && !back) return;
       seen = store.left;
       at = Date.now();
       load(0);

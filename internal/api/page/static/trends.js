@@ -1,4 +1,4 @@
-import { h, s, show, text } from './dom.js';
+import { h, s, show, text, trouble } from './dom.js';
 import { call } from './hub.js';
 import { clock, num, percent, short, t } from './words.js';
 
@@ -12,13 +12,16 @@ const box = { width: 720, height: 200, left: 52, right: 8, top: 10, bottom: 26 }
 export function create(view) {
   const plots = [plot('throughput', outcomes.map((name) => [name, t(labels[name])])), plot('waits', [['p50', t('p50')], ['p95', t('p95')]]), plot('use', []), plot('switches', [['p50', t('switches.saved')], ['p95', t('switches.made')]])];
   const empty = h('div.empty', { hidden: true }, h('h2', {}, t('no.trends')));
-  view.append(h('div.scroll.plots', { tabindex: '0', role: 'region', 'aria-label': t('trends') }, plots.map(({ element }) => element), empty));
+  const failed = trouble();
+  view.append(h('div.scroll.plots', { tabindex: '0', role: 'region', 'aria-label': t('trends') }, plots.map(({ element }) => element), empty, failed.element));
   let ended = false;
   let loaded = null;
 
   async function load() {
-    const answer = await call('GET', 'trends').catch(() => null);
-    if (ended || !answer?.buckets) return;
+    const answer = await call('GET', 'trends').catch((error) => error);
+    if (ended) return;
+    failed.say(answer instanceof Error && !loaded ? answer : null);
+    if (!answer?.buckets) return;
     loaded = answer;
     draw();
   }
