@@ -1,4 +1,4 @@
-import { language } from './words.js';
+import { language, units } from './words.js';
 
 // The hub says in English why a job waits and what is wrong with an instance. What it often says has
 // its translation here; {x} is anything, and is translated, too. What is not known stays as it is.
@@ -172,9 +172,17 @@ const patterns = Object.fromEntries(Object.entries(known).map(([name, pairs]) =>
   new RegExp(`^(?:it )?${from.replace(/^it /, '').split('{x}').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('(.*?)')}$`, 's'), to,
 ])]));
 
+// time is a number and a unit, such as "12 s", "6 min" or "1m30s".
+const time = /^(?:\d+(?:\.\d+)? ?(?:ms|min|[smhd]))+$/;
+
+function lasts(text) {
+  return text.replace(/(\d) ?(ms|min|[smhd])/g, (_, digit, unit) => `${digit} ${units[language][unit === 'min' ? 'm' : unit] ?? unit} `).trim();
+}
+
 // said is what the hub has said, in the language of the page.
 export function said(text, depth = 0) {
   if (!text || !patterns[language] || depth > 5 || text.length > 2000) return text;
+  if (time.test(text)) return lasts(text);
   for (const [from, to] of patterns[language]) {
     const found = from.exec(text);
     if (!found) continue;

@@ -80,9 +80,9 @@ const words = {
     'n.busy': { one: '{n} работает', other: '{n} работают' }, 'n.idle': { one: '{n} свободен', other: '{n} свободны' }, 'n.foreign': { one: '{n} занят другими', other: '{n} заняты другими' }, 'n.draining': { one: '{n} выводится', other: '{n} выводятся' }, 'n.sick': { one: '{n} неисправен', other: '{n} неисправны' }, 'n.offline': { other: '{n} не в сети' }, 'n.files': { one: '{n} файл', few: '{n} файла', many: '{n} файлов', other: '{n} файла' },
   },
 };
-const units = {
-  en: { s: 's', m: 'min', h: 'h', d: 'd' },
-  ru: { s: 'с', m: 'мин', h: 'ч', d: 'дн' },
+export const units = {
+  en: { ms: 'ms', s: 's', m: 'min', h: 'h', d: 'd' },
+  ru: { ms: 'мс', s: 'с', m: 'мин', h: 'ч', d: 'дн' },
 };
 
 export const languages = { en: 'English', ru: 'Русский' };
