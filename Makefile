@@ -3,7 +3,7 @@
 # make demo-bot  the same with a chat in front: a fake Telegram, a scripted person
 # make test    every test that needs nothing but Go (with a redis-server on the
 #              PATH also those that need one)
-# make build   ./caddy (also as ./comfyhub), bin/agent and the other programs
+# make build   ./comfyhub (and ./caddy, a link to it), bin/agent and the other programs
 # make lint    what CI complains about, found before it does
 #
 # bench, gobench, conformance, fuzz, attack, sim, chaos, bot-faults and docs are for those who change the code; see
@@ -29,13 +29,14 @@ PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ comfysim/ botbridge/))
 
 build: caddy comfyhub $(PROGRAMS)
 
-# Go knows better than make what is out of date.
-caddy: FORCE
+# Go knows better than make what is out of date. It was a link to ./caddy in older trees.
+comfyhub: FORCE
+	[ ! -L $@ ] || rm $@
 	$(GOBUILD) -tags $(TAGS) -o $@ ./caddymodule/caddy
 
-# The same program under the name of what it is.
-comfyhub: caddy
-	ln -sf caddy $@
+# Under Caddy's name the program has Caddy's commands.
+caddy: comfyhub
+	ln -sf comfyhub $@
 
 bin/%: FORCE
 	$(GOBUILD) -o $@ ./$(wildcard $*/ tools/$*/)
@@ -43,11 +44,11 @@ bin/%: FORCE
 # The agent starts it for simulated servers.
 bin/agent: bin/comfysim
 
-demo: caddy bin/agent bin/demo
+demo: comfyhub bin/agent bin/demo
 	@bin/demo
 
 # The same with a chat in front: a fake of Telegram and a scripted person.
-demo-bot: caddy bin/agent bin/botbridge
+demo-bot: comfyhub bin/agent bin/botbridge
 	$(GOBUILD) -o bin/demobot ./botbridge/demobot
 	@bin/demobot
 

@@ -162,7 +162,7 @@ type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprint("exit ", int(e)) }
 
-// command runs a command of `caddy comfyhub`.
+// command runs a command of `comfyhub`.
 func (s *site) command(args ...string) (code int, out, errors string) {
 	s.t.Helper()
 	parent := &cobra.Command{Use: "comfyhub"}

@@ -64,40 +64,43 @@ func serveRevokeToken(h *hub.Hub, w http.ResponseWriter, r *http.Request) error 
 	return answer(w, map[string]any{"machine": name})
 }
 
-func init() {
-	caddycmd.RegisterCommand(caddycmd.Command{
-		Name:  "comfyhub-token",
-		Usage: "add|revoke NAME | list",
-		Short: "Lets GPU machines that only dial out join the fleet",
-		Long: `A machine with a token runs "agent pull": it opens a tunnel to the hub's site,
+// aboutTokens is the help of the commands.
+const aboutTokens = `A machine with a token runs "agent pull": it opens a tunnel to the hub's site,
 and the hub uses its ComfyUI servers through it. add prints a new token of the
 machine NAME, and an older one is not valid any more; revoke takes it away and
 cuts its tunnels within half a minute; list shows which machines have one.
 
-The command talks to the admin endpoint of the running hub.`,
-		CobraFunc: func(cmd *cobra.Command) {
-			cmd.PersistentFlags().StringP("address", "a", caddy.DefaultAdminListen, "Address of the admin endpoint")
-			command := func(use, short string, args cobra.PositionalArgs, run func(cmd *cobra.Command, address, machine string) error) {
-				cmd.AddCommand(&cobra.Command{
-					Use: use, Short: short, Args: args, SilenceUsage: true,
-					RunE: func(sub *cobra.Command, args []string) error {
-						address, err := cmd.PersistentFlags().GetString("address")
-						if err != nil {
-							return err
-						}
-						machine := ""
-						if len(args) > 0 {
-							machine = args[0]
-						}
-						return run(sub, address, machine)
-					},
-				})
-			}
-			command("add NAME", "Print a new token of a machine", cobra.ExactArgs(1), addToken)
-			command("revoke NAME", "Take the token of a machine away", cobra.ExactArgs(1), revokeToken)
-			command("list", "Show which machines have a token", cobra.NoArgs, listTokens)
-		},
+The command talks to the admin endpoint of the running hub.`
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name: "comfyhub-token", Usage: "add|revoke NAME | list", Short: "Lets GPU machines that only dial out join the fleet", Long: aboutTokens,
+		CobraFunc: addTokenCommands,
 	})
+}
+
+// addTokenCommands adds the commands to a parent.
+func addTokenCommands(cmd *cobra.Command) {
+	cmd.PersistentFlags().StringP("address", "a", caddy.DefaultAdminListen, "Address of the admin endpoint")
+	command := func(use, short string, args cobra.PositionalArgs, run func(cmd *cobra.Command, address, machine string) error) {
+		cmd.AddCommand(&cobra.Command{
+			Use: use, Short: short, Args: args, SilenceUsage: true,
+			RunE: func(sub *cobra.Command, args []string) error {
+				address, err := cmd.PersistentFlags().GetString("address")
+				if err != nil {
+					return err
+				}
+				machine := ""
+				if len(args) > 0 {
+					machine = args[0]
+				}
+				return run(sub, address, machine)
+			},
+		})
+	}
+	command("add NAME", "Print a new token of a machine", cobra.ExactArgs(1), addToken)
+	command("revoke NAME", "Take the token of a machine away", cobra.ExactArgs(1), revokeToken)
+	command("list", "Show which machines have a token", cobra.NoArgs, listTokens)
 }
 
 // askAdmin sends a request about tokens to the admin endpoint and reads the answer.

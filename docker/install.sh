@@ -251,7 +251,7 @@ if [ -n "$secret_file" ]; then
 elif ! grep -qs "^$variable=" "$secret" "$settings" && [ -z "$dry" ]; then
 	case $what in
 	key) (ask "The fleet's key (COMFYHUB_GOSSIP_KEY of the hub)") >"$work/secret" || exit 1 ;;
-	token) (ask "This machine's token (caddy comfyhub-token add NAME)") >"$work/secret" || exit 1 ;;
+	token) (ask "This machine's token (comfyhub token add NAME)") >"$work/secret" || exit 1 ;;
 	esac
 fi
 if [ -e "$work/secret" ]; then

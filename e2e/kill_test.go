@@ -265,7 +265,7 @@ func joins(f, other *fleet) {
 // file.
 func (f *fleet) token(machine string) string {
 	f.t.Helper()
-	token, err := exec.Command(f.Set.Caddy, "comfyhub-token", "add", machine, "--address", f.Admin).Output() // #nosec G204 -- our own program
+	token, err := exec.Command(f.Set.Caddy, "token", "add", machine, "--address", f.Admin).Output() // #nosec G204 -- our own program
 	require.NoError(f.t, err)
 	file := filepath.Join(f.t.TempDir(), machine)
 	require.NoError(f.t, os.WriteFile(file, token, 0o600))
@@ -307,7 +307,7 @@ func TestMachinesThatOnlyDialOut(t *testing.T) {
 	f.idle(2)
 
 	// A machine whose token is revoked has nothing to say any more.
-	require.NoError(t, exec.Command(f.Set.Caddy, "comfyhub-token", "revoke", "attic", "--address", f.Admin).Run()) // #nosec G204 -- our own program
+	require.NoError(t, exec.Command(f.Set.Caddy, "token", "revoke", "attic", "--address", f.Admin).Run()) // #nosec G204 -- our own program
 	f.idle(1)
 	f.succeeded(append(ids, f.submit(1, 8), f.submit(1, 9)))
 }

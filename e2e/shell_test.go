@@ -75,7 +75,7 @@ func TestPortTaken(t *testing.T) {
 // command runs a command of the hub's program.
 func (f *fleet) command(in string, args ...string) (shown string, code int) {
 	f.t.Helper()
-	cmd := exec.Command(f.Set.Caddy, append([]string{"comfyhub"}, args...)...) // #nosec G204 -- our own program
+	cmd := exec.Command(f.Set.Caddy, args...) // #nosec G204 -- our own program
 	cmd.Stdin = strings.NewReader(in)
 	cmd.Env = append(os.Environ(), "COMFYHUB_URL="+f.URL(""))
 	var errors strings.Builder
@@ -130,7 +130,7 @@ func TestAdoptStorage(t *testing.T) {
 var (
 	shellBlock = regexp.MustCompile("(?ms)^```(?:sh|bash|console)\n(.*?)^```$")
 	// ours is a program of ours with its arguments, up to what the shell takes for itself.
-	ours = regexp.MustCompile(`(?:^|[;&|(]|\bdo |\buntil )\s*(?:sudo )?(?:\./|bin/|/usr/local/bin/)?(caddy comfyhub[a-z-]*|agent|botbridge)((?: +(?:"[^"]*"|'[^']*'|[^\s"'|;&<>()])+)+)`)
+	ours = regexp.MustCompile(`(?:^|[;&|(]|\bdo |\buntil )\s*(?:sudo )?(?:\./|bin/|/usr/local/bin/)?(comfyhub|agent|botbridge)((?: +(?:"[^"]*"|'[^']*'|[^\s"'|;&<>()])+)+)`)
 	// target is a target of the Makefile.
 	target = regexp.MustCompile(`(?m)^make ([a-z-]+)`)
 )
@@ -153,7 +153,7 @@ func commandsOf(page string) (commands [][]string) {
 func TestCommandsInDocs(t *testing.T) {
 	t.Parallel()
 	set := programstest.Built(t)
-	program := map[string]string{"caddy": set.Caddy, "agent": set.Agent, "botbridge": set.Bridge}
+	program := map[string]string{"comfyhub": set.Caddy, "agent": set.Agent, "botbridge": set.Bridge}
 	pages := must.Get(filepath.Glob("../docs/*.md"))(t)
 	makefile := must.Get(os.ReadFile("../Makefile"))(t)
 	shown := 0
@@ -170,14 +170,38 @@ func TestCommandsInDocs(t *testing.T) {
 			// Flags are read before --help is, so that an unknown one is an error.
 			said, err := exec.Command(program[words[0]], append(words[1:len(words):len(words)], "--help")...).CombinedOutput() // #nosec G204 -- our own pages
 			require.NoError(t, err, "%s: %s\n%s", name, strings.Join(words, " "), said)
-			named := 2 // the program and its command
-			if words[0] == "caddy" {
-				named = 3
-			}
-			require.Contains(t, string(said), "Usage:\n  "+strings.Join(words[:named], " "), "%s: %s", name, strings.Join(words, " "))
+			require.Contains(t, string(said), "Usage:\n  "+strings.Join(words[:2], " "), "%s: %s", name, strings.Join(words, " "))
 		}
 	}
 	require.Greater(t, shown, 15)
+}
+
+// Under Caddy's name the hub is Caddy with one module more; under its own, ComfyHub's commands are
+// beside Caddy's.
+func TestNamesOfTheProgram(t *testing.T) {
+	t.Parallel()
+	set := programstest.Built(t)
+	caddy := filepath.Join(t.TempDir(), "caddy")
+	require.NoError(t, os.Symlink(set.Caddy, caddy))
+	for call, usage := range map[string]string{
+		"comfyhub run": "comfyhub run", "comfyhub status": "comfyhub status", "comfyhub token add": "comfyhub token add", "comfyhub comfyhub status": "comfyhub comfyhub status",
+		"caddy run": "caddy run", "caddy comfyhub status": "caddy comfyhub status", "caddy comfyhub-token add": "caddy comfyhub-token add",
+	} {
+		words := strings.Fields(call)
+		said, err := exec.Command(map[string]string{"caddy": caddy, "comfyhub": set.Caddy}[words[0]], append(words[1:], "--help")...).CombinedOutput() // #nosec G204 -- our own program
+		require.NoError(t, err, "%s: %s", call, said)
+		require.Contains(t, string(said), "Usage:\n  "+usage, call)
+	}
+	said := must.Get(exec.Command(set.Caddy, "--help").CombinedOutput())(t) // #nosec G204 -- our own program
+	for _, part := range []string{"$ comfyhub run", "\n  drain ", "\n  token ", "\n  reload "} {
+		require.Contains(t, string(said), part)
+	}
+	var failed *exec.ExitError
+	_, err := exec.Command(caddy, "status").CombinedOutput() // #nosec G204 -- our own program
+	require.ErrorAs(t, err, &failed)
+	_, err = exec.Command(set.Caddy, "status", "--hub", "nonsense").CombinedOutput() // #nosec G204 -- our own program
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, 2, failed.ExitCode(), "a wrong flag")
 }
 
 // The example of docs/job-api.md works as it is written, and says why a job has failed.

@@ -134,7 +134,7 @@ func (h *Hub) LoseNotes() { require.NoError(h.w.t, os.RemoveAll(filepath.Join(h.
 // Ready is why the hub cannot accept prompts and run them now, nil if it can.
 func (h *Hub) Ready() error { return h.running.Ready(h.w.ended) }
 
-// Findings is what `caddy comfyhub check` shows.
+// Findings is what `comfyhub check` shows.
 func (h *Hub) Findings() []config.Finding { return h.running.Checkup.Findings(h.w.ended) }
 
 // Whole reports whether the hub can use all servers.

@@ -82,5 +82,5 @@ http://:8187 {
 	comfyhub_operators
 }
 END
-caddy fmt --overwrite /etc/comfyhub/Caddyfile
+comfyhub fmt --overwrite /etc/comfyhub/Caddyfile
 systemctl enable --now comfyhub

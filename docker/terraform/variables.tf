@@ -10,12 +10,12 @@ variable "zone_id" {
 }
 
 variable "logins" {
-  description = "Who may log in: a name and the hash that `caddy hash-password` prints."
+  description = "Who may log in: a name and the hash that `comfyhub hash-password` prints."
   type        = map(string)
 
   validation {
     condition     = length(var.logins) > 0 && alltrue([for name, hash in var.logins : can(regex("^[A-Za-z0-9._@-]+$", name)) && startswith(hash, "$2")])
-    error_message = "A name has no spaces, and a hash is what `caddy hash-password` prints. Nobody could log in without one."
+    error_message = "A name has no spaces, and a hash is what `comfyhub hash-password` prints. Nobody could log in without one."
   }
 }
 

@@ -27,7 +27,7 @@ func newPullCommand() *cobra.Command {
 		Long: "pull is run for a machine that nobody can reach, at home or in a rented pod. It needs no\n" +
 			"open port and no gossip key: it opens a tunnel to the hub's own site, and the hub reaches\n" +
 			"the instances inside it. A token says which machine this is; the operator of the hub makes\n" +
-			"one with `caddy comfyhub-token add NAME`. Give --hub for each hub that is to use this machine.",
+			"one with `comfyhub token add NAME`. Give --hub for each hub that is to use this machine.",
 		Example: "  agent pull --hub https://hub.example.com --token-file token --comfyui http://127.0.0.1:8188",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -99,7 +99,7 @@ func readToken(file string, lookup func(string) (string, bool)) (string, error) 
 		if token, _ := lookup(tokenVariable); strings.TrimSpace(token) != "" {
 			return strings.TrimSpace(token), nil
 		}
-		return "", errors.New("--token-file: which token? The operator of the hub makes one with `caddy comfyhub-token add NAME`")
+		return "", errors.New("--token-file: which token? The operator of the hub makes one with `comfyhub token add NAME`")
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {

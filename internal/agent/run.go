@@ -101,7 +101,7 @@ func newRunCommand() *cobra.Command {
 	f.StringVar(&c.advertise, "advertise", "", "`address` at which the hubs reach --bind, where it is another")
 	f.StringVar(&c.serve, "serve", "", "`address` at which the hubs reach the instances (default :7947; loopback when joined over loopback)")
 	f.StringVar(&keyFile, "key-file", "", "`file` with the gossip key; several on a line each while it is changed, the first is used (default: the variable "+keyVariable+")")
-	f.StringVar(&hubKey, "hub-key", "", "`key` by which the agent knows its hubs, as \"caddy comfyhub hub-key\" prints it (default: that of the first hub which calls and has the gossip key)")
+	f.StringVar(&hubKey, "hub-key", "", "`key` by which the agent knows its hubs, as \"comfyhub hub-key\" prints it (default: that of the first hub which calls and has the gossip key)")
 	f.StringVar(&state, "state", "", "`folder` for the agent's own key, by which hubs know it, for the key by which it knows them, and for what it must remember of --output-dir (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder; none without a gossip key)")
 	c.machine.flags(f)
 	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its instances; it gets no new ones, and a second signal stops it at once")

@@ -236,7 +236,7 @@ func TestAgentsKeepTheirIdentity(t *testing.T) {
 		_, err := hubPin("box", "k", given, folder, discard(), none)
 		return err
 	}
-	require.ErrorContains(t, pinned("no key"), "caddy comfyhub hub-key")
+	require.ErrorContains(t, pinned("no key"), "comfyhub hub-key")
 	require.NoError(t, pinned(box)) // any public key will do
 	require.Equal(t, box+"\n", string(must.Get(os.ReadFile(filepath.Join(folder, "box.hub")))(t)), "the key of the hubs lies beside the agent's own")
 

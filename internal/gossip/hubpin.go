@@ -58,7 +58,7 @@ func OpenHubPin(file, given string, logger *slog.Logger) (*HubPin, error) {
 	p.file = file
 	if given != "" {
 		if _, err := parseKey(given); err != nil {
-			return nil, fmt.Errorf("key of the hubs: %w: `caddy comfyhub hub-key` prints it", err)
+			return nil, fmt.Errorf("key of the hubs: %w: `comfyhub hub-key` prints it", err)
 		}
 	}
 	text, err := os.ReadFile(file)

@@ -342,7 +342,7 @@ func TestGivenHubKey(t *testing.T) {
 	require.Error(t, call(moved, hubs(t, groupKey, second).dial(agent)))
 	require.NoError(t, call(moved, hubs(t, groupKey, other).dial(agent)))
 	for _, bad := range []string{"word", strings.Repeat("A", 44)} {
-		require.ErrorContains(t, errOf(OpenHubPin("", bad, discard())), "caddy comfyhub hub-key")
+		require.ErrorContains(t, errOf(OpenHubPin("", bad, discard())), "comfyhub hub-key")
 	}
 }
 

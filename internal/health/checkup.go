@@ -153,7 +153,7 @@ func (c *Checkup) tokens(ctx context.Context) []config.Finding {
 	}
 	return []config.Finding{finding(
 		config.LevelWarning, "keys", fmt.Sprintf("%d records among the tokens of machines in Redis are refused: %s", len(names), strings.Join(names[:min(len(names), maxNamed)], ", ")),
-		"if a hub of an older version made them, make them again with comfyhub-token add; if none did, somebody else can write to Redis",
+		"if a hub of an older version made them, make them again with comfyhub token add; if none did, somebody else can write to Redis",
 	)}
 }
 
@@ -250,11 +250,11 @@ func (c *Checkup) instances() []config.Finding {
 func adviceFor(i fleet.Instance) string {
 	switch {
 	case i.Aside:
-		return "look at its log and its GPU, and restart its ComfyUI; once that is mended: caddy comfyhub resume"
+		return "look at its log and its GPU, and restart its ComfyUI; once that is mended: comfyhub resume"
 	case i.State == fleet.Sick:
 		return "restart its ComfyUI; with --restart-command its agent does"
 	case i.Left:
-		return "start its agent again, or take it from the list: caddy comfyhub forget"
+		return "start its agent again, or take it from the list: comfyhub forget"
 	case i.State != fleet.Offline && i.Report.DiskFull:
 		return "make room on the disk of its output and temporary files; with --output-dir its agent deletes what the hub has copied"
 	case i.Agent == "":

@@ -172,7 +172,7 @@ func TestNoDoorBesideKeys(t *testing.T) {
 	for _, path := range []string{"/hub/tunnel", "/hub/v1/next-job", "/next-job"} {
 		status, _, text := b.ask("GET", path, "", bearer("attic:abc"))
 		require.Equal(t, http.StatusUnauthorized, status)
-		require.Contains(t, text, "comfyhub-token", path)
+		require.Contains(t, text, "comfyhub token", path)
 	}
 }
 

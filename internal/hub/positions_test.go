@@ -83,9 +83,9 @@ func positionsOf(t *testing.T, b *bench, v, root *visitor, id, posted string) ma
 		}
 	}
 	answer := must(ops.JobsJSON(t.Context(), b.hub.Operator, url.Values{"id": {id}}))(t)
-	found["caddy comfyhub status ID"] = of(t, decoded[[]positioned](t, answer), id)
+	found["comfyhub status ID"] = of(t, decoded[[]positioned](t, answer), id)
 	answer = must(ops.JobsJSON(t.Context(), b.hub.Operator, url.Values{"status": {"queued"}}))(t)
-	found["caddy comfyhub status"] = of(t, decoded[[]positioned](t, answer), id)
+	found["comfyhub status"] = of(t, decoded[[]positioned](t, answer), id)
 	return found
 }
 

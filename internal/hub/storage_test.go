@@ -132,7 +132,7 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	require.InDelta(t, 0, second.metric("comfyhub_storage_bound"), 0)
 	told := func() bool {
 		return slices.ContainsFunc(second.hub.Checkup.Findings(t.Context()), func(f config.Finding) bool {
-			return f.Level == config.LevelError && f.About == "storage" && strings.Contains(f.Do, "caddy comfyhub adopt-storage")
+			return f.Level == config.LevelError && f.About == "storage" && strings.Contains(f.Do, "comfyhub adopt-storage")
 		})
 	}
 	require.True(t, told())

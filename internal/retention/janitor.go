@@ -32,7 +32,7 @@ const (
 )
 
 // AdviceForStrangers says what to do if Redis and the storage do not belong together.
-const AdviceForStrangers = "give the hub the Redis or the storage that it had; if this Redis is to have the storage from now on: caddy comfyhub adopt-storage"
+const AdviceForStrangers = "give the hub the Redis or the storage that it had; if this Redis is to have the storage from now on: comfyhub adopt-storage"
 
 // Janitor does what is not urgent.
 type Janitor struct {

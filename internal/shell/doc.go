@@ -1,4 +1,4 @@
-// Package shell is the hub's client for people: the sub-commands of `caddy comfyhub`,
+// Package shell is the hub's client for people: the sub-commands of `comfyhub`,
 // which submit workflows, show and cancel jobs, follow them, store what they make, and show
 // and drain the fleet.
 //

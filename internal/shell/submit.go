@@ -35,8 +35,8 @@ Ctrl-C while it waits leaves the job in the queue or running, unless
 Exit codes: 0 done (without --wait: accepted), 1 failed or refused, 2 usage,
 3 cancelled, 4 the hub cannot be reached or files could not be stored,
 130 interrupted.`,
-		Example: `  caddy comfyhub submit workflow_api.json --set 6.text="a fox" --set 3.seed=7 --out pictures
-  caddy comfyhub submit portrait.json --file 10.image=cat.png --wait`,
+		Example: `  comfyhub submit workflow_api.json --set 6.text="a fox" --set 3.seed=7 --out pictures
+  comfyhub submit portrait.json --file 10.image=cat.png --wait`,
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&s.sets, "set", nil, "`NODE.INPUT=VALUE`: change an input; NODE is an id or a title, := takes JSON; repeatable")

@@ -188,7 +188,7 @@ func TestRepairJournal(t *testing.T) {
 	clear(whole[ends[0]+4 : ends[0]+14])
 	require.NoError(t, os.WriteFile(journal, whole, 0o600))
 	_, err = redis.Open(t.Context(), redis.Options{URL: redis.Embedded, Dir: dir})
-	require.ErrorContains(t, err, "caddy comfyhub repair-journal")
+	require.ErrorContains(t, err, "comfyhub repair-journal")
 	r = call(t, "", "repair-journal", dir)
 	require.Zero(t, r.code, r.errors)
 	require.Contains(t, r.out, "queue.aof.damaged has all of it")

@@ -103,7 +103,7 @@ func run(ctx context.Context) (err error) {
 	fmt.Printf(`
 The dashboard   %[1]s/hub/
 ComfyUI's API   %[1]s (point any ComfyUI client here)
-The fleet       ./caddy comfyhub status --hub %[1]s
+The fleet       ./comfyhub status --hub %[1]s
 Metrics         http://%[2]s/metrics
 Logs            %[3]s
 

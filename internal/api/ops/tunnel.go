@@ -16,7 +16,7 @@ func (o *room) getTunnel(w http.ResponseWriter, r *http.Request, a api.Requester
 	machine, err := o.hub().Tunnels.Machine(r.Context(), token)
 	switch {
 	case errors.Is(err, tunnel.ErrToken):
-		api.WriteErrorText(w, o.NoteWrongToken(w, a), "The token is not valid. The operator of the hub can issue one: caddy comfyhub-token add NAME")
+		api.WriteErrorText(w, o.NoteWrongToken(w, a), "The token is not valid. The operator of the hub can issue one: comfyhub token add NAME")
 		return
 	case err != nil:
 		o.Fail(w, r, err)

@@ -69,7 +69,7 @@ func (o *room) admit(handle handler) api.Handler {
 		machine, err := o.hub().Tunnels.Machine(r.Context(), tunnel.Token(r))
 		switch {
 		case errors.Is(err, tunnel.ErrToken):
-			fail(w, o.NoteWrongToken(w, a), "The token is not valid. The operator of the hub can issue one: caddy comfyhub-token add NAME")
+			fail(w, o.NoteWrongToken(w, a), "The token is not valid. The operator of the hub can issue one: comfyhub token add NAME")
 			return
 		case err != nil:
 			o.Fail(w, r, err)

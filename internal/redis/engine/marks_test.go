@@ -60,7 +60,7 @@ func TestDamageBeforeTheTailIsRepaired(t *testing.T) {
 	data, ends := written(t)
 	dir, b := t.TempDir(), broken(data, ends[1])
 	require.NoError(t, os.WriteFile(filepath.Join(dir, aof), b, 0o600))
-	require.ErrorContains(t, errOf(engine.Open(engine.Options{Dir: dir})), "caddy comfyhub repair-journal")
+	require.ErrorContains(t, errOf(engine.Open(engine.Options{Dir: dir})), "comfyhub repair-journal")
 	require.Equal(t, b, must(os.ReadFile(filepath.Join(dir, aof))), "evidence is not touched")
 
 	kept, lost, err := engine.Repair(dir)

@@ -23,7 +23,7 @@ type damagedError struct {
 
 func (e *damagedError) Error() string {
 	return fmt.Sprintf("damaged after byte %d, which the disk must have lost; "+
-		"to go on with what stands before: caddy comfyhub repair-journal <data folder>: %v", e.kept, e.cause)
+		"to go on with what stands before: comfyhub repair-journal <data folder>: %v", e.kept, e.cause)
 }
 
 func (e *damagedError) Unwrap() error { return e.cause }

@@ -16,7 +16,7 @@ type Set struct{ Caddy, Agent, Bridge, Caddyfile string }
 
 // Made is what make builds in the root of the repository, the current folder.
 func Made() Set {
-	return Set{Caddy: "./caddy", Agent: "bin/agent", Bridge: "bin/botbridge", Caddyfile: "Caddyfile"}
+	return Set{Caddy: "./comfyhub", Agent: "bin/agent", Bridge: "bin/botbridge", Caddyfile: "Caddyfile"}
 }
 
 // Absolute returns the set with absolute paths, for programs that run in another
@@ -35,7 +35,7 @@ func (s Set) Absolute() (Set, error) {
 // In is what Build has left in a folder.
 func In(dir string) Set {
 	at := func(name string) string { return filepath.Join(dir, name) }
-	return Set{Caddy: at("caddy"), Agent: at("agent"), Bridge: at("botbridge"), Caddyfile: at("Caddyfile")}
+	return Set{Caddy: at("comfyhub"), Agent: at("agent"), Bridge: at("botbridge"), Caddyfile: at("Caddyfile")}
 }
 
 // Build builds the programs of a source tree into a folder that exists, and copies the

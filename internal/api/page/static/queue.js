@@ -81,7 +81,7 @@ export function create(view) {
   const more = h('span.quiet');
   const hub = new URL('..', location.href).href.replace(/\/$/, ''); // a proxy may serve it below a path
   const login = store.me.login ? `export COMFYHUB_USER='${store.me.tenant}' COMFYHUB_PASSWORD=...\n` : '';
-  const empty = h('div.empty', {}, h('h2', {}, t('no.jobs')), !store.me.operators_site && [h('p', {}, t('no.jobs.help')), h('pre', { tabindex: '0' }, `${hub}\n${login}caddy comfyhub submit workflow_api.json --hub ${hub} --out pictures`)]);
+  const empty = h('div.empty', {}, h('h2', {}, t('no.jobs')), !store.me.operators_site && [h('p', {}, t('no.jobs.help')), h('pre', { tabindex: '0' }, `${hub}\n${login}comfyhub submit workflow_api.json --hub ${hub} --out pictures`)]);
   const elsewhere = h('div.empty', { hidden: true }, h('h2', {}, t('no.match')), h('p', {}, t('no.match.queue')), h('p', {}, h('a', { onclick: () => { location.hash = searchLink({ text: filter, status: 'queued,running' }); }, href: '#jobs' }, t('search.all'))));
   view.append(h('div.filters', {}, search, own, pauseAll, more, h('span.quiet.hint', {}, t('skip'))), list.element, empty, elsewhere);
 
