@@ -31,7 +31,7 @@ build: caddy comfyhub $(PROGRAMS)
 
 # Go knows better than make what is out of date. It was a link to ./caddy in older trees.
 comfyhub: FORCE
-	[ ! -L $@ ] || rm $@
+	@[ ! -L $@ ] || rm $@
 	$(GOBUILD) -tags $(TAGS) -o $@ ./caddymodule/caddy
 
 # Under Caddy's name the program has Caddy's commands.

@@ -13,6 +13,8 @@ export CGO_ENABLED=0 GOWORK=off
 module=$(go list -m)
 caddy=$(go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2)
 
+[ ! -L caddy ] || rm caddy # make build has a link there
+
 if command -v xcaddy >/dev/null; then
 	# GOPRIVATE: xcaddy asks for the module before it replaces it, and a module
 	# path that no proxy knows would end the build there.

@@ -159,6 +159,7 @@ func (r *rig) pictures(p *fakebot.Person, message, n int) []fakebot.Message {
 	list := r.wait(p, fmt.Sprintf("%d pictures", n), func(list []fakebot.Message) bool {
 		return len(fakebot.Filter(list, fakebot.Answering(message, fakebot.IsPicture))) >= n
 	})
+	time.Sleep(time.Second) // a request ends after its pictures are there, and nobody presses a button before
 	return fakebot.Filter(list, fakebot.Answering(message, fakebot.IsPicture))
 }
 
