@@ -297,7 +297,10 @@ func pair(text, separators string) (int, int, error) {
 		return 0, 0, err
 	}
 	second, err := positive(after)
-	return first, second, err
+	if err != nil {
+		return 0, 0, err
+	}
+	return first, second, nil
 }
 
 // clip shortens a user's text for quoting it.

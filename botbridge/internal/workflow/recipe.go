@@ -136,8 +136,8 @@ func (r Recipe) For(c *Command) Args {
 	if c.Takes(Steps) {
 		a.Steps = min(r.Steps, c.Spec.MaxSteps)
 	}
-	if c.Takes(Size) && r.Width > 0 {
-		// A larger picture is made smaller, in the same shape.
+	if c.Takes(Size) && r.Width > 0 && r.Width <= maxRatio*r.Height && r.Height <= maxRatio*r.Width {
+		// A larger picture is made smaller, in the same shape, unless one side would be too short.
 		scale := min(1, math.Sqrt(float64(c.Spec.MaxPixels)/float64(r.Width*r.Height)))
 		a.Width, a.Height = int(float64(r.Width)*scale)/8*8, int(float64(r.Height)*scale)/8*8
 	}

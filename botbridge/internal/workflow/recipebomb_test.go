@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // To follow every link of a graph as large as a file may hold would take minutes, and anybody
@@ -48,15 +51,29 @@ func TestRecipeOfManyTagsReadsEachByteOnce(t *testing.T) {
 	require.NotEmpty(t, e.texts["parameters"])
 }
 
-// A file may hold anything: reading it neither panics nor says what cannot be.
+// A file may hold anything: reading it neither panics nor says what cannot be, and what a
+// command takes of it can be asked for.
 func FuzzRecipe(f *testing.F) {
-	f.Add([]byte(pngWith([3]string{"tEXt", "parameters", "a fox\nSteps: 30, Seed: 42, Size: 512x768"})))
+	f.Add([]byte(pngWith([3]string{"tEXt", "parameters", infotext})))
+	f.Add([]byte(pngWith([3]string{"zTXt", "parameters", "\x00" + zipped(infotext)})))
 	f.Add([]byte(pngWith([3]string{"zTXt", "prompt", "\x00" + zipped(`{"3":{"class_type":"KSampler","inputs":{"seed":5,"model":["3",0]}}}`)})))
-	f.Add([]byte("\xFF\xD8\xFF\xE1\x00\x40Exif\x00\x00" + exifWith(binary.LittleEndian, tagComment, "ASCII\x00\x00\x00a fox")))
+	f.Add([]byte(pngWith([3]string{"iTXt", "prompt", "\x00\x00\x00\x00" + textGraph})))
+	f.Add([]byte(jpegWith(exifWith(binary.BigEndian, tagComment, utf16Of(infotext, binary.BigEndian)))))
+	f.Add([]byte(jpegWith(exifWith(binary.LittleEndian, tagComment, "ASCII\x00\x00\x00"+infotext))))
+	f.Add([]byte(webpWith(exifWith(binary.LittleEndian, tagModel, "prompt:"+textGraph))))
+	c := must.Get(NewCommand("generate", Spec{MaxPixels: 1 << 18}, []byte(textGraph)))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, ok := ReadRecipe(bytes.NewReader(data))
-		if ok && (r.Width < 0 || r.Height < 0 || r.Width > maxSide || r.Height > maxSide || r.Steps < 0 || len([]rune(r.Prompt)) > maxText) {
-			t.Fatalf("%+v", r)
+		if !ok {
+			return
 		}
+		require.LessOrEqual(t, len([]rune(r.Prompt)), maxText/2)
+		require.LessOrEqual(t, max(r.Width, r.Height), maxSide)
+		require.GreaterOrEqual(t, min(r.Width, r.Height, r.Steps), 0)
+		require.Equal(t, r.Width > 0, r.Height > 0)
+		said := fmt.Sprint(r)
+		require.True(t, utf8.ValidString(said), "%q", said)
+		_, err := c.Settle(r.For(c))
+		require.NoError(t, err)
 	})
 }
