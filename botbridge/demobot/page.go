@@ -82,7 +82,7 @@ small { color: #666; display: block; margin-top: 6px } small b { background: #55
 {{- with .Answers}}<q>{{.}}</q>{{end}}
 {{- with .Invoice}}<b>{{.Title}}</b>
 {{.Description}}<p><span>Pay ⭐ {{.Stars}}</span></p>
-{{- else}}{{if .Photo}}<img alt="" src="{{.Photo}}">{{else if ne .Kind "text"}}[{{.Kind}} {{.File.Name}}] {{end}}
+{{- else}}{{if .Photo}}<img alt="" src="{{.Photo}}">{{else if ne .Kind "text"}}[{{.Kind}}{{with .File.Name}} {{.}}{{end}}] {{end}}
 {{- .Text}}{{end}}
 {{- range .Rows}}<p>{{range .}}<span>{{.Label}}</span>{{end}}</p>{{end}}
 {{- range .Presses}}<small>👆 {{.Label}}{{with .Toast}} <b>{{.}}</b>{{end}}</small>{{end}}</div>

@@ -102,11 +102,11 @@ func labels(m fakebot.Message) string {
 	var b strings.Builder
 	for i, button := range m.Buttons {
 		if i == 0 || button.Row != m.Buttons[i-1].Row {
-			b.WriteString("\n" + strings.Repeat(" ", 14))
+			b.WriteString("\n" + strings.Repeat(" ", 13))
 		}
-		b.WriteString("[" + button.Label + "] ")
+		b.WriteString(" [" + button.Label + "]")
 	}
-	return strings.TrimRight(b.String(), " ")
+	return b.String()
 }
 
 func (t *transcript) print(who, format string, args ...any) {

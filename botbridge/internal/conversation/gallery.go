@@ -114,7 +114,10 @@ func (gy *gallery) page(ctx context.Context, tn *turn, v view, id string, stars 
 	}
 	pages := max(1, (len(list)+myPage-1)/myPage)
 	page = min(page, pages)
-	lines := []string{tn.say(head, nil), ""}
+	if v.Search != "" {
+		head = "my_found"
+	}
+	lines := []string{tn.say(head, locale.With{"words": v.Search}), ""}
 	if pages > 1 {
 		lines[0] += " " + tn.say("my_page", locale.With{"page": page, "pages": pages})
 	}

@@ -55,7 +55,7 @@ func TestMy(t *testing.T) {
 	require.NotContains(t, r.heard("5"), "number 7.")
 	require.NotContains(t, r.heard("5"), "somebody else")
 	r.event("5", "5", platform.Said, "m3", "/my FOX, number 3")
-	require.Contains(t, r.heard("5"), "1. /generate a fox, number 3. ·")
+	require.Contains(t, r.heard("5"), "What I found for “FOX, number 3”. Press a number to get one again.\n\n1. /generate a fox, number 3. ·")
 	require.NotContains(t, r.heard("5"), "Page", "there is one")
 	require.NotContains(t, r.heard("5"), "2. ")
 	r.event("5", "5", platform.Said, "m4", "/my wolf")

@@ -157,7 +157,7 @@ func TestStats(t *testing.T) {
 	ended("edit", "telegram:5", request.Failed, 48*time.Hour, 0)
 	shown := ask("5", "m3")
 	for _, want := range []string{
-		"Last 30 days: 21 requests, 20 done, up to ", "people a day.", "Half took up to 1", "nearly all up to ", "/generate 19 · /edit 2",
+		"Last 30 days: 21 requests, 20 done, up to ", "people a day.", "Half were done within 1", "nearly all within ", "/generate 19 · /edit 2",
 	} {
 		require.Contains(t, shown.Text, want)
 	}

@@ -110,7 +110,7 @@ func TestWhatIsSold(t *testing.T) {
 		"operators":                      {stars: 5, limits: limits.Config{Admins: []string{"telegram:5"}}, says: []string{"a", "b"}, prompts: 2},
 		"a share where nobody can pay":   {stars: 5, nowhere: true, limits: limits.Config{Pictures: 1}, says: []string{"a", "b"}, prompts: 1, last: "can't pay with them here"},
 		"no share where nobody can pay":  {stars: 5, nowhere: true, says: []string{"a"}, last: "can't pay with them here"},
-		"more than the platform takes":   {stars: 500, says: []string{"a"}, last: "pay 100 at a time"},
+		"more than the platform takes":   {stars: 500, says: []string{"a"}, last: "at most 100 at a time"},
 		"too much is waiting for a sale": {stars: 5, limits: limits.Config{Pictures: 1, Waiting: 1}, says: []string{"a", "b"}, prompts: 1, last: "1"},
 	}, func(t *testing.T, c row) {
 		r := newRig(t, c.limits)

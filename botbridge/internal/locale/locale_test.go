@@ -63,8 +63,8 @@ func TestPlurals(t *testing.T) {
 		require.Equal(t, want[0], b.Say("en", "broadcasting", With{"n": n}))
 		require.Equal(t, want[1], b.Say("ru", "broadcasting", With{"n": int64(n)}))
 	}
-	require.Equal(t, "It's being made right now.", b.Say("en", "why_running", With{"attempt": 1}))
-	require.Equal(t, "It's being made right now, after an attempt that failed.", b.Say("en", "why_running", With{"attempt": 2}))
+	require.Equal(t, "I'm making it right now.", b.Say("en", "why_running", With{"attempt": 1}))
+	require.Equal(t, "I'm making it right now; an earlier try failed.", b.Say("en", "why_running", With{"attempt": 2}))
 }
 
 func TestCheckNamesHolesAndTypos(t *testing.T) {
