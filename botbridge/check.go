@@ -24,6 +24,12 @@ const askTimeout = 20 * time.Second
 // printed.
 var errProblems = errors.New("there are problems")
 
+var (
+	errKey = errors.New("hub_key: the hub does not accept it")
+	// errNobody is said once, not for each node of each workflow.
+	errNobody = errors.New("hub: no ComfyUI server is online yet, so nobody knows whether the workflows would run: start an agent, or try again in a moment")
+)
+
 func checkCommand() *cobra.Command {
 	var offline bool
 	cmd := &cobra.Command{
@@ -55,7 +61,7 @@ func checkCommand() *cobra.Command {
 			var catalog *workflow.Catalog
 			if !offline {
 				if catalog, err = fetchCatalog(cmd, c); err != nil {
-					problems = append(problems, fmt.Errorf("hub: %w", err))
+					problems = append(problems, err)
 				}
 			}
 			return report(cmd.OutOrStdout(), commands, catalog, c.Placed(problems))
@@ -65,21 +71,30 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
+// fetchCatalog asks the hub what the fleet has, and whether it accepts the bridge's key.
 func fetchCatalog(cmd *cobra.Command, c *config.Config) (*workflow.Catalog, error) {
 	key, err := c.HubKey.Read(c.Folder)
 	if err != nil {
-		return nil, err
+		return nil, nil // said already
 	}
 	client, err := hubapi.New(c.Hub, hubapi.Options{Key: key})
 	if err != nil {
-		return nil, err
+		return nil, nil // said already
 	}
 	defer client.Close()
 	body, err := client.ObjectInfo(cmd.Context())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("hub: %w", err)
 	}
-	return workflow.ParseCatalog(body)
+	// A key counts only where a tenant is named. There is no such job.
+	if _, err := client.Job(cmd.Context(), "telegram:0", "check"); errors.Is(err, hubapi.ErrDenied) {
+		return nil, errKey
+	}
+	catalog, err := workflow.ParseCatalog(body)
+	if err == nil && catalog.Empty() {
+		return nil, errNobody
+	}
+	return catalog, err
 }
 
 // report prints what each command means; catalog is nil when nobody was asked.

@@ -54,6 +54,12 @@ func TestCheckOfTheExample(t *testing.T) {
 	require.NotContains(t, out, "PROBLEM")
 	require.Contains(t, out, "the bot is @"+fakebot.Username)
 
+	t.Setenv("COMFYHUB_BOT_TOKEN", "4242:")
+	out, err = check(t, filepath.Join("..", "examples", "bot", "bot.yaml"))
+	require.ErrorIs(t, err, errProblems)
+	require.Equal(t, 1, strings.Count(out, "PROBLEM"), out)
+	require.Contains(t, out, "this is not a token from BotFather")
+
 	t.Setenv("COMFYHUB_BOT_TOKEN", "4242:another-token")
 	out, err = check(t, filepath.Join("..", "examples", "bot", "bot.yaml"))
 	require.ErrorIs(t, err, errProblems)
@@ -75,13 +81,31 @@ commands:
   gone: {workflow: gone.json}
   ui: {workflow: ui.json}
 `)
+	fleet := "{}"
 	write("odd.json", `{"1": {"class_type": "NodeOfNobody", "inputs": {}}}`)
 	write("ui.json", `{"nodes": []}`)
-	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/hub/jobs/") && r.Header.Get("Authorization") == "Bearer wrong" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = w.Write([]byte(fleet))
+	}))
 	defer hub.Close()
 	t.Setenv("COMFYHUB_BOT_HUB", hub.URL)
 	out, err := check(t, filepath.Join(dir, "bot.yaml"))
 	require.ErrorIs(t, err, errProblems)
+	require.Contains(t, out, "no ComfyUI server is online yet")
+	require.NotContains(t, out, "NodeOfNobody", "one cause is said once")
+	t.Setenv("COMFYHUB_BOT_HUB_KEY", "wrong")
+	out, err = check(t, filepath.Join(dir, "bot.yaml"))
+	require.ErrorIs(t, err, errProblems)
+	require.Contains(t, out, "hub_key: the hub does not accept it")
+	t.Setenv("COMFYHUB_BOT_HUB_KEY", "right")
+	fleet = `{"NodeOfSomebody": {"input": {}}}`
+	out, err = check(t, filepath.Join(dir, "bot.yaml"))
+	require.ErrorIs(t, err, errProblems)
+	require.NotContains(t, out, "hub_key")
 	for _, want := range []string{
 		"no instance has the node class NodeOfNobody", "no node gives a result", "command gone", "telegram: token:", "redis:", "waiting: -1 is negative",
 		"default_edit_command: odd does not make something from a picture and words", "command ui: workflow: this is a workflow of the web UI",

@@ -72,7 +72,7 @@ func askTelegram(ctx context.Context, c *config.Config) (string, error) {
 	if c.Telegram == nil {
 		return "", nil
 	}
-	token, err := c.Telegram.Token.Read(c.Folder)
+	token, err := c.TelegramToken()
 	if err != nil {
 		return "", nil // said already
 	}

@@ -23,7 +23,7 @@ import (
 // addPlatforms makes the platforms that are configured.
 func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) error {
 	if c.Telegram != nil {
-		token, err := c.Telegram.Token.Read(c.Folder)
+		token, err := c.TelegramToken()
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,8 @@ var (
 	botToken    = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
 )
 
+var errToken = errors.New("this is not a token from BotFather, which looks like 123456:ABC-DEF")
+
 // Problems returns everything in the file with which no bridge can run, or could not
 // do what the file says. Nothing is asked over the network.
 func (c *Config) Problems() (list []error) {
@@ -76,17 +78,22 @@ func (c *Config) Problems() (list []error) {
 	return append(append(list, c.commandProblems()...), c.styleProblems()...)
 }
 
+// TelegramToken reads BotFather's token, and refuses what cannot be one.
+func (c *Config) TelegramToken() (string, error) {
+	token, err := c.Telegram.Token.Read(c.Folder)
+	if err == nil && !botToken.MatchString(token) {
+		err = errToken
+	}
+	return token, err
+}
+
 func (c *Config) telegramProblems() (list []error) {
 	if c.Telegram == nil {
 		return nil
 	}
 	add := func(format string, args ...any) { list = append(list, fmt.Errorf("telegram: "+format, args...)) }
-	token, err := c.Telegram.Token.Read(c.Folder)
-	switch {
-	case err != nil:
+	if _, err := c.TelegramToken(); err != nil {
 		add("token: %w", err)
-	case !botToken.MatchString(token):
-		add("token: this is not a token from BotFather, which looks like 123456:ABC-DEF")
 	}
 	secret, err := c.Telegram.WebhookSecret.Read(c.Folder)
 	if err != nil {

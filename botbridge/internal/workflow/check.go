@@ -23,6 +23,9 @@ func ParseCatalog(body []byte) (*Catalog, error) {
 	return &Catalog{classes}, nil
 }
 
+// Empty means that no instance has ever said what it has.
+func (c *Catalog) Empty() bool { return c.classes.Len() == 0 }
+
 // Check compares a command with the fleet and describes, in plain sentences, what
 // would not work. Files that a message provides may be missing.
 func (c *Command) Check(catalog *Catalog) (problems []string) {
