@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 		"botbridge/internal/hubapi", "botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform",
 		"botbridge/internal/state", "botbridge/internal/workflow", "internal/comfyui", "internal/retry",
 	},
+	"botbridge/internal/locale":        {"botbridge/internal/platform"},
 	"botbridge/internal/limits":        {"botbridge/internal/platform", "botbridge/internal/state"},
 	"botbridge/internal/outbox":        {"botbridge/internal/platform", "internal/retry"},
 	"botbridge/internal/telegram":      {"botbridge/internal/platform", "internal/retry"},

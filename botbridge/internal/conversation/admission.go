@@ -145,7 +145,7 @@ func (ad *admission) knock(ctx context.Context, tn *turn) (key string, err error
 // shownName returns a stranger's name as operators read it. Signs that are not seen could turn
 // around what follows it: the id.
 func shownName(u platform.User) string {
-	return clipRunes(strings.Map(func(r rune) rune {
+	return platform.Clip(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return -1
 		}

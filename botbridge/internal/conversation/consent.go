@@ -86,7 +86,7 @@ func (cs *consent) ask(ctx context.Context, tn *turn, e platform.Event) error {
 		return err
 	}
 	terms := cs.terms.in(tn.language)
-	parts := locale.Split(terms+"\n\n"+tn.say("terms_ask", nil), tn.p.Limits().Text)
+	parts := platform.Split(terms+"\n\n"+tn.say("terms_ask", nil), tn.p.Limits().Text)
 	for i, part := range parts {
 		post := platform.Post{Text: part, ReplyTo: e.Message.ID}
 		if i == len(parts)-1 {

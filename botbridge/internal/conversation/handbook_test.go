@@ -76,7 +76,7 @@ func TestLongHelp(t *testing.T) {
 	said := r.p.in("5")
 	require.Greater(t, len(said), 2)
 	for _, part := range said {
-		require.LessOrEqual(t, locale.Units(part), 4096)
+		require.LessOrEqual(t, platform.Units(part), 4096)
 	}
 	require.Contains(t, strings.Join(said, "\n"), "/command39 - ")
 }

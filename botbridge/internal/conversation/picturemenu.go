@@ -143,9 +143,9 @@ func (pm *pictureMenu) text(ctx context.Context, tn *turn, rec request.Record) s
 		}
 	}
 	if words := rec.Words(); words != "" {
-		lines = append(lines, clipRunes(words, infoWords))
+		lines = append(lines, platform.Clip(words, infoWords))
 	}
-	add("info_no", "words", clipRunes(rec.Args.Negative, infoWords/2))
+	add("info_no", "words", platform.Clip(rec.Args.Negative, infoWords/2))
 	if len(rec.Inputs) > 0 {
 		lines = append(lines, tn.say("info_from", nil))
 	}
@@ -165,7 +165,7 @@ func (pm *pictureMenu) text(ctx context.Context, tn *turn, rec request.Record) s
 			facts = append(facts, "--strength "+strength)
 		}
 		for _, name := range slices.Sorted(maps.Keys(rec.Args.Set)) {
-			facts = append(facts, fmt.Sprintf("--%s %s", name, clipRunes(rec.Args.Set[name], 60)))
+			facts = append(facts, fmt.Sprintf("--%s %s", name, platform.Clip(rec.Args.Set[name], 60)))
 		}
 		if len(facts) > 0 {
 			lines = append(lines, strings.Join(facts, " · "))
@@ -193,7 +193,7 @@ func (pm *pictureMenu) gpu(ctx context.Context, rec request.Record) string {
 	if err != nil {
 		return ""
 	}
-	return clipRunes(gpuName(gpu), 60)
+	return platform.Clip(gpuName(gpu), 60)
 }
 
 // originals returns links to a request's original files; nil if there are none.

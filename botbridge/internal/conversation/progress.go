@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
@@ -42,13 +43,7 @@ func (pr *progress) queue(ctx context.Context, tn *turn) error {
 	return tn.replyLong(ctx, strings.Join(lines, "\n"))
 }
 
-func short(text string) string {
-	const most = 60
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
-}
+func short(text string) string { return platform.Clip(text, 60) }
 
 // status shows the state of the fleet.
 func (pr *progress) status(ctx context.Context, tn *turn) error {

@@ -117,9 +117,9 @@ func (rc *recipes) text(tn *turn, r recipe) string {
 		}
 	}
 	if r.Prompt != "" {
-		lines = append(lines, clipRunes(r.Prompt, infoWords))
+		lines = append(lines, platform.Clip(r.Prompt, infoWords))
 	}
-	line("info_no", "words", clipRunes(r.Negative, infoWords/2))
+	line("info_no", "words", platform.Clip(r.Negative, infoWords/2))
 	line("info_model", "model", r.Model)
 	fact(tn.say("caption_seed", locale.With{"seed": r.Seed}), r.SeedGiven)
 	fact(fmt.Sprintf("%dx%d", r.Width, r.Height), r.Width > 0)

@@ -227,7 +227,7 @@ func (rw *rewording) better(ctx context.Context, tn *turn, o *offer) (problem st
 	shown.Prompt, shown.Negative = prompt, negative
 	switch {
 	case workflow.TooLong(prompt+negative) != nil,
-		locale.Units(rw.offerText(tn, shown)+tn.say("offer_ask", nil))+2 > tn.p.Limits().Text:
+		platform.Units(rw.offerText(tn, shown)+tn.say("offer_ask", nil))+2 > tn.p.Limits().Text:
 		return "offer_odd", nil // never use words that could not be shown in full
 	case !rw.guard.Takes(ctx, args.Words()):
 		return "offer_refused", nil

@@ -85,7 +85,7 @@ func (tn *turn) reply(ctx context.Context, text string) error {
 // replyLong replies with as many messages as the text needs, with links under the last one.
 // If the bridge is killed halfway, it starts over.
 func (tn *turn) replyLong(ctx context.Context, text string, links ...platform.Button) error {
-	parts := locale.Split(text, tn.p.Limits().Text)
+	parts := platform.Split(text, tn.p.Limits().Text)
 	for i, part := range parts {
 		post := platform.Post{Text: part, ReplyTo: tn.Message.ID, Private: true, Press: tn.Press}
 		if i == len(parts)-1 {

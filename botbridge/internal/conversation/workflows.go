@@ -100,10 +100,3 @@ func (wf *workflows) send(ctx context.Context, tn *turn, rec request.Record) err
 		}},
 	})
 }
-
-func clipRunes(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
-}

@@ -155,7 +155,7 @@ func suggested(a platform.Argument) bool { return a.Suggested || len(a.Choices) 
 
 // described returns a description and those in other languages. Discord wants one.
 func described(name string, about map[string]string) (string, map[discord.Locale]string) {
-	text := clip(about[""], maxAbout)
+	text := platform.Clip(about[""], maxAbout)
 	text = cmp.Or(text, name)
 	var others map[discord.Locale]string
 	for language, other := range about {
@@ -166,7 +166,7 @@ func described(name string, about map[string]string) (string, map[discord.Locale
 			if others == nil {
 				others = map[discord.Locale]string{}
 			}
-			others[l] = clip(other, maxAbout)
+			others[l] = platform.Clip(other, maxAbout)
 		}
 	}
 	return text, others

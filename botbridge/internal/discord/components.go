@@ -25,9 +25,9 @@ func components(rows [][]platform.Button) (out []discord.ContainerComponent) {
 		for _, b := range row {
 			switch {
 			case linkable(b.URL):
-				links = append(links, discord.ButtonComponent{Style: discord.ButtonStyleLink, Label: clip(b.Label, maxLabel), URL: b.URL})
+				links = append(links, discord.ButtonComponent{Style: discord.ButtonStyleLink, Label: platform.Clip(b.Label, maxLabel), URL: b.URL})
 			case b.URL == "" && len(b.Data) <= maxCustomID:
-				buttons = append(buttons, discord.ButtonComponent{Style: discord.ButtonStyleSecondary, Label: clip(b.Label, maxLabel), CustomID: b.Data})
+				buttons = append(buttons, discord.ButtonComponent{Style: discord.ButtonStyleSecondary, Label: platform.Clip(b.Label, maxLabel), CustomID: b.Data})
 			}
 		}
 		if len(buttons)+len(links) <= maxInRow {
@@ -55,7 +55,7 @@ func menu(at int, row []platform.Button) discord.StringSelectMenuComponent {
 	m := discord.StringSelectMenuComponent{CustomID: fmt.Sprintf("%s%d", menuID, at)}
 	for _, b := range row {
 		if b.URL == "" && len(b.Data) <= maxCustomID && len(m.Options) < maxMenu {
-			m.Options = append(m.Options, discord.StringSelectMenuOption{Label: clip(b.Label, maxMenuLabel), Value: b.Data})
+			m.Options = append(m.Options, discord.StringSelectMenuOption{Label: platform.Clip(b.Label, maxMenuLabel), Value: b.Data})
 		}
 	}
 	return m

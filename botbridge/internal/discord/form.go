@@ -65,7 +65,7 @@ func (d *receiver) opens(ctx context.Context, in *interaction) bool {
 }
 
 func modalOf(form *platform.Form) modal {
-	m := modal{CustomID: form.Data, Title: clip(form.Title, maxTitle)}
+	m := modal{CustomID: form.Data, Title: platform.Clip(form.Title, maxTitle)}
 	for _, f := range form.Fields[:min(len(form.Fields), maxFields)] {
 		text := modalText{
 			Type: discord.ComponentTypeTextInput, CustomID: f.Name, Style: discord.TextInputStyleShort, Required: f.Required, MaxLength: maxFilled,
@@ -73,10 +73,10 @@ func modalOf(form *platform.Form) modal {
 		if f.Long {
 			text.Style = discord.TextInputStyleParagraph
 		}
-		if units(f.Value) <= maxFilled {
+		if platform.Units(f.Value) <= maxFilled {
 			text.Value = f.Value
 		}
-		m.Components = append(m.Components, modalLabel{componentLabel, clip(f.Label, maxTitle), text})
+		m.Components = append(m.Components, modalLabel{componentLabel, platform.Clip(f.Label, maxTitle), text})
 	}
 	return m
 }

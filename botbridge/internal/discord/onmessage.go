@@ -13,10 +13,10 @@ import (
 func messageCommand(c Command) discord.MessageCommandCreate {
 	name, others := described(c.Name, c.About)
 	for l, other := range others {
-		others[l] = clip(other, maxCommandName)
+		others[l] = platform.Clip(other, maxCommandName)
 	}
 	return discord.MessageCommandCreate{
-		Name: clip(name, maxCommandName), NameLocalizations: others, IntegrationTypes: installed(), Contexts: contexts(),
+		Name: platform.Clip(name, maxCommandName), NameLocalizations: others, IntegrationTypes: installed(), Contexts: contexts(),
 	}
 }
 

@@ -2,7 +2,8 @@ package discord
 
 import (
 	"strings"
-	"unicode/utf8"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
 // marks are what Discord interprets in a text. A backslash takes their meaning away.
@@ -19,7 +20,7 @@ func plain(text string) string {
 		if strings.ContainsRune(marks, r) && !links.hold(i) && meant(text, i, r) {
 			piece = `\` + piece
 		}
-		n := units(piece)
+		n := platform.Units(piece)
 		if length+n > maxText-1 {
 			return b.String() + "…"
 		}
@@ -70,22 +71,4 @@ func linksIn(text string) (found spans) {
 		}
 	}
 	return found
-}
-
-// units is the length of a text in UTF-16 units.
-func units(text string) (n int) {
-	for _, r := range text {
-		if n++; r > 0xFFFF {
-			n++
-		}
-	}
-	return n
-}
-
-// clip shortens a label to a number of characters.
-func clip(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:most-1]) + "…"
 }

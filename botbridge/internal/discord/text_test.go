@@ -37,9 +37,9 @@ func TestPlain(t *testing.T) {
 		require.Equal(t, want, got, text)
 	}
 	long := plain(strings.Repeat("ы*", 2000))
-	require.LessOrEqual(t, units(long), maxText)
+	require.LessOrEqual(t, platform.Units(long), maxText)
 	require.True(t, strings.HasSuffix(long, "…"))
-	require.LessOrEqual(t, units(plain(strings.Repeat("🦊", 2000))), maxText)
+	require.LessOrEqual(t, platform.Units(plain(strings.Repeat("🦊", 2000))), maxText)
 }
 
 func TestIDs(t *testing.T) {
@@ -78,7 +78,7 @@ func FuzzPress(f *testing.F) {
 
 func FuzzPlain(f *testing.F) {
 	f.Add("*a* https://x.example/_ <@1> \\")
-	f.Fuzz(func(t *testing.T, text string) { require.LessOrEqual(t, units(plain(text)), maxText) })
+	f.Fuzz(func(t *testing.T, text string) { require.LessOrEqual(t, platform.Units(plain(text)), maxText) })
 }
 
 func FuzzInteraction(f *testing.F) {

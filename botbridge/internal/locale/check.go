@@ -11,6 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/text/language"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
 // value is a name in braces, alone or with the forms of a word.
@@ -51,8 +53,8 @@ func Check(folder string) (problems, notes []string) {
 				add("there is no text with the key %q", key)
 				continue
 			}
-			if most := lengthOf(key); Units(texts[key]) > most {
-				add("%s: %d characters; Telegram takes %d there", key, Units(texts[key]), most)
+			if most := lengthOf(key); platform.Units(texts[key]) > most {
+				add("%s: %d characters; Telegram takes %d there", key, platform.Units(texts[key]), most)
 			}
 			want, got := valuesOf(own.texts[Default][key]), valuesOf(texts[key])
 			if !slices.Equal(want, got) {

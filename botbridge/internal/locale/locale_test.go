@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,37 +89,4 @@ func TestCheckNamesHolesAndTypos(t *testing.T) {
 	require.Contains(t, strings.Join(long, "\n"), "nl.yaml: on_it: 300 characters; Telegram takes 200 there")
 	require.Len(t, notes, 2, "of German and of the pirates, but not of Russian, which is built in")
 	require.Contains(t, notes[0], "saved")
-}
-
-func TestSplit(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		text string
-		most int
-		want []string
-	}{
-		{"a\nb", 0, []string{"a\nb"}},
-		{"a\nb", 3, []string{"a\nb"}},
-		{"aa\nbb\ncc", 6, []string{"aa\nbb", "cc"}},
-		{"aa\n\n\nbb", 4, []string{"aa", "bb"}},
-		{"abcdef", 4, []string{"abcd", "ef"}},
-		{"🦊🦊🦊", 4, []string{"🦊🦊", "🦊"}},
-	} {
-		require.Equal(t, c.want, Split(c.text, c.most), c.text)
-	}
-}
-
-func FuzzSplit(f *testing.F) {
-	f.Add("a\nbb 🦊", 3)
-	f.Fuzz(func(t *testing.T, text string, most int) {
-		if most < 2 || !utf8.ValidString(text) {
-			return
-		}
-		parts := Split(text, most)
-		letters := func(s string) string { return strings.ReplaceAll(s, "\n", "") }
-		require.Equal(t, letters(text), letters(strings.Join(parts, "")), "nothing is lost")
-		for _, part := range parts {
-			require.LessOrEqual(t, Units(part), most)
-		}
-	})
 }

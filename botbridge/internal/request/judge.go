@@ -10,6 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
 // Verdict is what moderation says about a file.
@@ -60,7 +61,7 @@ func (fs *outputFiles) judge(ctx context.Context, all bool) error {
 		case err != nil:
 			return fmt.Errorf("judging a file: %w", err)
 		}
-		out.Verdict, out.Reason = verdict, clipTo(reason, 300)
+		out.Verdict, out.Reason = verdict, platform.Clip(reason, 300)
 		if verdict == Withheld {
 			out.State, out.Link = Kept, ""
 		}

@@ -102,14 +102,6 @@ func TestProgress(t *testing.T) {
 	require.Equal(t, strings.Repeat("▰", 12), bar(500))
 }
 
-func TestClip(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "abc", clipTo("abc", 3))
-	require.Equal(t, "ab…", clipTo("abcd", 3))
-	require.Equal(t, "🦊…", clipTo("🦊🦊🦊", 4))
-	require.LessOrEqual(t, units(clipTo(strings.Repeat("🦊", 999), 100)), 100)
-}
-
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	const known = "60bb4e7d-f1c3-5b4c-84ac-ce9f7e48ab65"

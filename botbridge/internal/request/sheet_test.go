@@ -192,7 +192,7 @@ func TestTexts(t *testing.T) {
 		"beside a picture":   {texts: []string{"a red fox"}, picture: true, sent: []string{"", "a red fox"}, dropped: 1},
 		"no answer":          {texts: []string{"a red fox"}, change: func(s *silent) { s.quiet = 1 }, sent: []string{"a red fox", "a red fox"}, dropped: 1},
 		"in place":           {texts: []string{"a red fox"}, change: func(s *silent) { s.limits.InPlace = true }, edited: []string{"a red fox"}},
-		"too long":           {texts: []string{long}, sent: []string{clipTo(long, 50)}, dropped: 1},
+		"too long":           {texts: []string{long}, sent: []string{platform.Clip(long, 50)}, dropped: 1},
 		"too long for links": {texts: []string{long}, change: func(s *silent) { s.limits.Linked = true }, sent: []string{long[:100], long[100:200], long[200:]}, dropped: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
@@ -98,16 +97,16 @@ func (d *delivery) deliverText(ctx context.Context, i int) (string, error) {
 func (d *delivery) textPosts(text string) []platform.Post {
 	limits := d.platform.Limits()
 	switch {
-	case limits.Text == 0 || units(text) < limits.Text:
+	case limits.Text == 0 || platform.Units(text) < limits.Text:
 		return []platform.Post{{Text: text}}
 	case limits.Linked:
 		var posts []platform.Post
-		for _, part := range locale.Split(text, limits.Text) {
+		for _, part := range platform.Split(text, limits.Text) {
 			posts = append(posts, platform.Post{Text: part})
 		}
 		return posts
 	}
-	return []platform.Post{{Text: clipTo(text, min(textHead, limits.Caption)), Files: []platform.Attachment{{
+	return []platform.Post{{Text: platform.Clip(text, min(textHead, limits.Caption)), Files: []platform.Attachment{{
 		Name: "text.txt", Media: platform.Document, Size: int64(len(text)),
 		Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte(text))), nil },
 	}}}}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf16"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
@@ -78,7 +77,7 @@ func (w *wording) statusPost() platform.Post {
 	case p.position >= 0:
 		post.Text = PlaceText(w.texts, w.rec.Language, p.position, p.eta())
 		if p.stuck != "" {
-			post.Text = clipTo(p.stuck, 600)
+			post.Text = platform.Clip(p.stuck, 600)
 		}
 	default:
 		post.Text = w.say("accepted", nil)
@@ -116,7 +115,7 @@ func (w *wording) caption(limit int) string {
 		tail = append(tail, w.duration(time.Duration(w.rec.Took)*time.Millisecond))
 	}
 	end := strings.Join(tail, " · ")
-	prompt := clipTo(w.rec.Words(), limit-units(end)-2)
+	prompt := platform.Clip(w.rec.Words(), limit-platform.Units(end)-2)
 	return strings.TrimSpace(prompt + "\n" + end)
 }
 
@@ -128,7 +127,7 @@ func (w *wording) endPost() platform.Post {
 		post.Text = w.say("cancelled", nil)
 		post.Buttons = w.buttons(VerbAgain)
 	case Refused:
-		post.Text = w.say("refused", locale.With{"reason": clipTo(w.rec.Reason, 800)})
+		post.Text = w.say("refused", locale.With{"reason": platform.Clip(w.rec.Reason, 800)})
 	case Failed:
 		post.Text = w.say("failed", locale.With{"reason": w.fault(w.rec.Reason)})
 		post.Buttons = w.buttons(VerbAgain)
@@ -265,20 +264,3 @@ func (w *wording) pictureButtons() [][]platform.Button {
 }
 
 func megabytes(size int64) int64 { return (size + 999_999) / 1_000_000 }
-
-// units returns the length of a text in UTF-16 units, as platforms count.
-func units(text string) int { return len(utf16.Encode([]rune(text))) }
-
-// clipTo shortens a text to a number of units.
-func clipTo(text string, most int) string {
-	if units(text) <= most {
-		return text
-	}
-	n := 0
-	for i, r := range text {
-		if n += utf16.RuneLen(r); n > most-1 {
-			return text[:i] + "…"
-		}
-	}
-	return text
-}

@@ -33,7 +33,7 @@ func queried(e platform.Event, q *models.InlineQuery) (platform.Event, bool) {
 func (t *Telegram) Offer(ctx context.Context, query string, o platform.Offer) error {
 	answer := &bot.AnswerInlineQueryParams{InlineQueryID: query, Results: []models.InlineQueryResult{}, CacheTime: 1, IsPersonal: true}
 	if o.Label != "" {
-		answer.Button = &models.InlineQueryResultsButton{Text: clip(o.Label, maxInlineLabel), StartParameter: o.Start}
+		answer.Button = &models.InlineQueryResultsButton{Text: platform.Clip(o.Label, maxInlineLabel), StartParameter: o.Start}
 	}
 	if o.Shown != nil {
 		file := t.sender.numbers.file(platform.Chat{ID: o.Shown.Chat}, o.Shown.Message)

@@ -33,9 +33,9 @@ var _ platform.Seller = (*Telegram)(nil)
 // sendInvoice sends an invoice. Because of the start parameter a forwarded copy leads to
 // the bot, and cannot be paid.
 func (t *sender) sendInvoice(ctx context.Context, seen *attempt, to platform.Chat, p platform.Post) ([]string, error) {
-	title := clip(p.Invoice.Title, maxTitle)
+	title := platform.Clip(p.Invoice.Title, maxTitle)
 	m, err := t.bot.SendInvoice(ctx, &bot.SendInvoiceParams{
-		ChatID: to.ID, MessageThreadID: number(to.Topic), Title: title, Description: clip(p.Invoice.About, maxDescription),
+		ChatID: to.ID, MessageThreadID: number(to.Topic), Title: title, Description: platform.Clip(p.Invoice.About, maxDescription),
 		Payload: p.Invoice.Payload, Currency: stars, Prices: []models.LabeledPrice{{Label: title, Amount: int(p.Invoice.Price)}},
 		StartParameter: "pay", ReplyParameters: reply(p),
 	})
@@ -49,7 +49,7 @@ func (t *sender) sendInvoice(ctx context.Context, seen *attempt, to platform.Cha
 func (t *sender) Confirm(ctx context.Context, checkout, refusal string) error {
 	ctx, seen := observed(ctx)
 	_, err := t.bot.AnswerPreCheckoutQuery(ctx, &bot.AnswerPreCheckoutQueryParams{
-		PreCheckoutQueryID: checkout, OK: refusal == "", ErrorMessage: clip(refusal, maxRefusal),
+		PreCheckoutQueryID: checkout, OK: refusal == "", ErrorMessage: platform.Clip(refusal, maxRefusal),
 	})
 	return seen.explain(err)
 }

@@ -73,7 +73,7 @@ func (t *sender) Send(ctx context.Context, to platform.Chat, p platform.Post) ([
 	var m *models.Message
 	if len(sources) == 0 {
 		m, err = t.bot.SendMessage(ctx, &bot.SendMessageParams{
-			ChatID: to.ID, MessageThreadID: number(to.Topic), Text: clip(p.Text, maxText), ReplyParameters: reply(p), ReplyMarkup: markup(p),
+			ChatID: to.ID, MessageThreadID: number(to.Topic), Text: platform.Clip(p.Text, maxText), ReplyParameters: reply(p), ReplyMarkup: markup(p),
 			LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: bot.True()}, DisableNotification: p.Quiet,
 		})
 	} else {
@@ -89,7 +89,7 @@ func (t *sender) Send(ctx context.Context, to platform.Chat, p platform.Post) ([
 func (t *sender) copy(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
 	ctx, seen := observed(ctx)
 	m, err := t.bot.CopyMessage(ctx, &bot.CopyMessageParams{
-		ChatID: to.ID, MessageThreadID: number(to.Topic), FromChatID: p.Copy.Chat, MessageID: number(p.Copy.Message), Caption: clip(p.Text, maxCaption),
+		ChatID: to.ID, MessageThreadID: number(to.Topic), FromChatID: p.Copy.Chat, MessageID: number(p.Copy.Message), Caption: platform.Clip(p.Text, maxCaption),
 		ReplyParameters: reply(p), ReplyMarkup: markup(p),
 	})
 	if err := seen.explain(err); err != nil {
@@ -100,7 +100,7 @@ func (t *sender) copy(ctx context.Context, to platform.Chat, p platform.Post) ([
 
 func (t *sender) sendFile(ctx context.Context, to platform.Chat, p platform.Post, from io.Reader) (*models.Message, error) {
 	upload := &models.InputFileUpload{Filename: p.Files[0].Name, Data: from}
-	thread, caption := number(to.Topic), clip(p.Text, maxCaption)
+	thread, caption := number(to.Topic), platform.Clip(p.Text, maxCaption)
 	switch p.Files[0].Media {
 	case platform.Photo:
 		return t.bot.SendPhoto(ctx, &bot.SendPhotoParams{
@@ -145,7 +145,7 @@ func (t *sender) sendAlbum(ctx context.Context, seen *attempt, to platform.Chat,
 	for i, f := range p.Files {
 		caption := ""
 		if i == 0 {
-			caption = clip(p.Text, maxCaption)
+			caption = platform.Clip(p.Text, maxCaption)
 		}
 		params.Media = append(params.Media, input(f, fmt.Sprintf("file%d%s", i, f.Name), caption, sources[i]))
 	}
@@ -193,7 +193,7 @@ func (t *sender) Edit(ctx context.Context, to platform.Chat, message string, p p
 
 func (t *sender) editText(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
 	_, err := t.bot.EditMessageText(ctx, &bot.EditMessageTextParams{
-		ChatID: to.ID, MessageID: number(message), Text: clip(p.Text, maxText), ReplyMarkup: markup(p),
+		ChatID: to.ID, MessageID: number(message), Text: platform.Clip(p.Text, maxText), ReplyMarkup: markup(p),
 		LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: bot.True()},
 	})
 	return err
@@ -201,7 +201,7 @@ func (t *sender) editText(ctx context.Context, to platform.Chat, message string,
 
 // editCaption edits the text below a file. Those of an album have no buttons.
 func (t *sender) editCaption(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
-	edit := &bot.EditMessageCaptionParams{ChatID: to.ID, MessageID: number(message), Caption: clip(p.Text, maxCaption)}
+	edit := &bot.EditMessageCaptionParams{ChatID: to.ID, MessageID: number(message), Caption: platform.Clip(p.Text, maxCaption)}
 	if len(p.Files) < 2 {
 		edit.ReplyMarkup = markup(p)
 	}
@@ -218,7 +218,7 @@ func (t *sender) editMedia(ctx context.Context, to platform.Chat, message string
 	defer closeAll()
 	_, err = t.bot.EditMessageMedia(ctx, &bot.EditMessageMediaParams{
 		ChatID: to.ID, MessageID: number(message), ReplyMarkup: markup(p),
-		Media: input(p.Files[0], "file0"+p.Files[0].Name, clip(p.Text, maxCaption), sources[0]),
+		Media: input(p.Files[0], "file0"+p.Files[0].Name, platform.Clip(p.Text, maxCaption), sources[0]),
 	})
 	return seen.explain(err)
 }
@@ -252,19 +252,4 @@ func markup(p platform.Post) models.ReplyMarkup {
 		return nil
 	}
 	return &models.InlineKeyboardMarkup{InlineKeyboard: rows}
-}
-
-// clip shortens a text to a number of UTF-16 units, and never leaves it empty,
-// which Telegram would refuse.
-func clip(text string, most int) string {
-	n := 0
-	for i, r := range text {
-		if n++; r > 0xFFFF {
-			n++
-		}
-		if n > most-1 {
-			return text[:i] + "…"
-		}
-	}
-	return text
 }

@@ -1,4 +1,4 @@
-package locale
+package platform
 
 import (
 	"strings"
@@ -12,6 +12,20 @@ func Units(text string) int {
 		n += max(1, utf16.RuneLen(r))
 	}
 	return n
+}
+
+// Clip shortens a text to at most so many UTF-16 units.
+func Clip(text string, most int) string {
+	if Units(text) <= most {
+		return text
+	}
+	n := 0
+	for i, r := range text {
+		if n += max(1, utf16.RuneLen(r)); n > most-1 {
+			return text[:i] + "…"
+		}
+	}
+	return text
 }
 
 // Split divides a text into parts of at most so many UTF-16 units, between lines where
