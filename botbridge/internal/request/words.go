@@ -91,7 +91,7 @@ func (w *wording) statusPost() platform.Post {
 func (w *wording) runningText() string {
 	p := w.prog
 	percent := p.percent()
-	text := fmt.Sprintf("%s %d %%", bar(percent), percent)
+	text := fmt.Sprintf("%s %d%%", bar(percent), percent)
 	var parts []string
 	if c := w.command(w.rec.Command); c != nil && p.node != "" {
 		parts = append(parts, w.say("stage_"+string(c.Stage(p.node)), nil))
