@@ -95,7 +95,7 @@ func (o *operation) agreed(cmd *cobra.Command, found []Instance) error {
 		if o.verb == "drain" && len(found) == 1 {
 			return nil // the deadline says it already, and scripts give it
 		}
-		return usagef("%s Give --yes", question)
+		return usagef("%s Add --yes to confirm", question)
 	}
 	fmt.Fprint(cmd.ErrOrStderr(), question, " [y/N] ")
 	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
