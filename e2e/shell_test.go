@@ -48,7 +48,7 @@ func TestCommandsForPeople(t *testing.T) {
 	for _, c := range []struct {
 		code int
 		args []string
-	}{{1, []string{"status", "none"}}, {2, []string{"submit"}}, {2, []string{"--none"}}, {2, []string{"none"}}, {4, []string{"status", id, "--hub", "http://127.0.0.1:1"}}} {
+	}{{1, []string{"status", "none"}}, {2, []string{"submit"}}, {2, []string{"status", "--none"}}, {1, []string{"none"}}, {4, []string{"status", id, "--hub", "http://127.0.0.1:1"}}} {
 		_, code = run("", c.args...)
 		require.Equal(t, c.code, code, c.args)
 	}

@@ -75,6 +75,10 @@ func TestPartsEndWithTheirJob(t *testing.T) {
 	eachOf(t, queue.Options{}, map[string]func(b *bench, j job.Job){
 		"done":      func(b *bench, j job.Job) { require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("all"))) },
 		"not split": func(b *bench, j job.Job) { require.NoError(b.t, b.Unsplit(b.t.Context(), j.Run)) },
+		"gone": func(b *bench, j job.Job) {
+			require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("all")))
+			require.NoError(b.t, b.db.Client().Del(b.t.Context(), b.db.Key("q", "job", j.Key)).Err()) // the entry was deleted
+		},
 		"lost, then cancelled": func(b *bench, j job.Job) {
 			must(b.Requeue(b.t.Context(), j.Run, queue.RequeueOptions{}))
 			must(b.Cancel(b.t.Context(), j.Key))
@@ -101,6 +105,10 @@ func TestPartsThatOutliveTheirJob(t *testing.T) {
 	eachOf(t, queue.Options{}, map[string]func(b *bench, j job.Job){
 		"done":      func(b *bench, j job.Job) { require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("all"))) },
 		"not split": func(b *bench, j job.Job) { require.NoError(b.t, b.Unsplit(b.t.Context(), j.Run)) },
+		"gone": func(b *bench, j job.Job) {
+			require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("all")))
+			require.NoError(b.t, b.db.Client().Del(b.t.Context(), b.db.Key("q", "job", j.Key)).Err()) // the entry was deleted
+		},
 	}, func(t *testing.T, b *bench, end func(b *bench, j job.Job)) {
 		j, _, keys := b.divided("a")
 		one := b.claim(b.get(keys[0]), "gpu1")
