@@ -75,10 +75,6 @@ func TestPartsEndWithTheirJob(t *testing.T) {
 	eachOf(t, queue.Options{}, map[string]func(b *bench, j job.Job){
 		"done":      func(b *bench, j job.Job) { require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("all"))) },
 		"not split": func(b *bench, j job.Job) { require.NoError(b.t, b.Unsplit(b.t.Context(), j.Run)) },
-		"gone": func(b *bench, j job.Job) {
-			require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("all")))
-			require.NoError(b.t, b.db.Client().Del(b.t.Context(), b.db.Key("q", "job", j.Key)).Err()) // the entry was deleted
-		},
 		"lost, then cancelled": func(b *bench, j job.Job) {
 			must(b.Requeue(b.t.Context(), j.Run, queue.RequeueOptions{}))
 			must(b.Cancel(b.t.Context(), j.Key))
@@ -105,10 +101,6 @@ func TestPartsThatOutliveTheirJob(t *testing.T) {
 	eachOf(t, queue.Options{}, map[string]func(b *bench, j job.Job){
 		"done":      func(b *bench, j job.Job) { require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("all"))) },
 		"not split": func(b *bench, j job.Job) { require.NoError(b.t, b.Unsplit(b.t.Context(), j.Run)) },
-		"gone": func(b *bench, j job.Job) {
-			require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("all")))
-			require.NoError(b.t, b.db.Client().Del(b.t.Context(), b.db.Key("q", "job", j.Key)).Err()) // the entry was deleted
-		},
 	}, func(t *testing.T, b *bench, end func(b *bench, j job.Job)) {
 		j, _, keys := b.divided("a")
 		one := b.claim(b.get(keys[0]), "gpu1")
@@ -117,6 +109,18 @@ func TestPartsThatOutliveTheirJob(t *testing.T) {
 		require.NoError(t, b.Finish(t.Context(), one.Run, done("outputs")))
 		require.Equal(t, []job.State{"", ""}, endStates(must(b.PartEnds(t.Context(), keys))))
 		require.Zero(t, must(b.db.Client().Exists(t.Context(), b.db.Key("q", "tombs"), b.db.Key("q", "job", keys[0])).Result()))
+	})
+}
+
+// Redis has lost a job and not its part, which ends before the job's hub brings the job back: what
+// the part has made is still wanted.
+func TestPartOfALostJob(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j, _, keys := b.divided("a")
+		one := b.claim(b.get(keys[0]), "gpu1")
+		require.NoError(t, b.db.Client().Del(t.Context(), b.db.Key("q", "job", j.Key)).Err())
+		require.NoError(t, b.Finish(t.Context(), one.Run, done("outputs")))
+		require.Equal(t, job.Done, endStates(must(b.PartEnds(t.Context(), keys)))[0])
 	})
 }
 

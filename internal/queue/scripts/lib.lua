@@ -356,11 +356,12 @@ end_parts = function(j)
   end
 end
 
--- outlives reports whether a part's job is gone, has ended, or is made as a whole: Redis has lost that
--- the part was taken back, and nobody takes what it has made.
+-- outlives reports whether a part's job has ended, or is made as a whole: Redis has lost that the part
+-- was taken back, and nobody takes what it has made. A job that is not there may be lost, too: its hub
+-- brings it back, and takes what its parts have made.
 local function outlives(p)
   local whole = get(p.parent)
-  return not whole or whole.parts == 'whole' or is_over(whole)
+  return whole and (whole.parts == 'whole' or is_over(whole))
 end
 
 -- end_part ends a part of a job. Its record keeps the end until the job has ended, or for a day.
