@@ -190,6 +190,9 @@ func (v *division) name(ctx context.Context, ends []queue.PartEnd, pieces []spli
 				named = append(named, f.Ref)
 			}
 		}
+		for _, f := range files {
+			f.follow(nil) // all have their names, and many parts would keep those of all before them
+		}
 		for part = 1; part < len(files); part++ { // the run waits for its own
 			if err := files[part].settle(ctx); err != nil {
 				return err
