@@ -182,16 +182,12 @@ func (v *division) name(ctx context.Context, ends []queue.PartEnd, pieces []spli
 		var named []job.FileRef
 		for n := range pieces {
 			part = pieces[n].Part
-			files[part].follow(named)
-			if pieces[n].Outputs, err = v.nameOf(ctx, files[part], at[part], pieces[n].Outputs); err != nil {
+			if pieces[n].Outputs, err = v.nameOf(ctx, files[part], at[part], pieces[n].Outputs, named); err != nil {
 				return err
 			}
 			for _, f := range comfyui.Files(pieces[n].Outputs) {
 				named = append(named, f.Ref)
 			}
-		}
-		for _, f := range files {
-			f.follow(nil) // all have their names, and many parts would keep those of all before them
 		}
 		for part = 1; part < len(files); part++ { // the run waits for its own
 			if err := files[part].settle(ctx); err != nil {
@@ -218,8 +214,9 @@ func (v *division) name(ctx context.Context, ends []queue.PartEnd, pieces []spli
 	return collecting{r}.settled(ctx, err)
 }
 
-// nameOf is outputs.name for a part, whose instance may be away for a while.
-func (v *division) nameOf(ctx context.Context, files *outputs, at string, raw []byte) ([]byte, error) {
+// nameOf is outputs.name for a part, whose instance may be away for a while. The names follow those
+// of the pieces before it.
+func (v *division) nameOf(ctx context.Context, files *outputs, at string, raw []byte, after []job.FileRef) ([]byte, error) {
 	d, began := v.r.d, time.Now()
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
 		if files.part = d.Links.Get(at); files.part != nil {
@@ -232,7 +229,7 @@ func (v *division) nameOf(ctx context.Context, files *outputs, at string, raw []
 			return nil, ctx.Err()
 		}
 	}
-	return files.name(ctx, raw, false, func(conn *instance.Link) { files.part = conn })
+	return files.name(ctx, raw, unseen{after: after}, func(conn *instance.Link) { files.part = conn })
 }
 
 // blamed reports whether a run has failed at the inserted node.

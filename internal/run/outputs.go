@@ -20,8 +20,6 @@ type outputs struct {
 	run *Run
 	// part is the connection of the instance that has made a part of the run; nil for the run's own.
 	part *instance.Link
-	// after are names at the hub that those of new files are to follow.
-	after []job.FileRef
 	// copying ends with the run: nobody waits for copies that are still going on then. It is nil
 	// before the first one. life guards it, even while mu is held for long.
 	life    sync.Mutex
@@ -48,13 +46,6 @@ func (o *outputs) conn() *instance.Link {
 	return o.run.conn
 }
 
-// follow has the names of new files follow others.
-func (o *outputs) follow(names []job.FileRef) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.after = names
-}
-
 // join makes the files of a part some of the run's.
 func (o *outputs) join(part *outputs) {
 	o.life.Lock()
@@ -69,12 +60,20 @@ func (o *outputs) joined() []*outputs {
 	return slices.Clone(o.parts)
 }
 
-// rename returns an output with the hub's names, and starts copying files that it has not seen yet;
-// cached says that they are probably from an earlier run, so that the hub has them. A file that
+// unseen are the files of an output that the hub has given no names yet.
+type unseen struct {
+	// cached says that they are probably from an earlier run, so that the hub has them.
+	cached bool
+	// after are names at the hub that theirs are to follow. Nothing keeps them: a run may have many
+	// parts, and the names of each follow those of all before it.
+	after []job.FileRef
+}
+
+// rename returns an output with the hub's names, and starts copying unseen files. A file that
 // cannot be copied loses the run; settle reports that. The error is queue.ErrUnavailable,
 // files.ErrStorage or files.ErrInstance: no names can be given now, and the output must be renamed
 // again later.
-func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
+func (o *outputs) rename(output []byte, u unseen) ([]byte, error) {
 	if o.run.d.Shown != nil {
 		o.run.d.Shown(o.run.Job().Tenant, o.conn().Name, output)
 	}
@@ -90,7 +89,7 @@ func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 		}
 	}
 	if len(unknown) > 0 {
-		if err := o.collect(unknown, cached); err != nil {
+		if err := o.collect(unknown, u); err != nil {
 			return nil, err
 		}
 	}
@@ -102,9 +101,9 @@ func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 	}), nil
 }
 
-func (o *outputs) collect(outputs []job.FileRef, cached bool) error {
+func (o *outputs) collect(outputs []job.FileRef, u unseen) error {
 	r, copying := o.run, o.begin()
-	names, wait, err := r.d.Files.Collect(copying, r.Job().Tenant, outputs, o.after, r.d.target(o.conn()), cached)
+	names, wait, err := r.d.Files.Collect(copying, r.Job().Tenant, outputs, u.after, r.d.target(o.conn()), u.cached)
 	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrStorage) || errors.Is(err, files.ErrInstance) ||
 		copying.Err() != nil {
 		return err

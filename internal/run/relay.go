@@ -86,7 +86,7 @@ func (r following) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 			r.missed.outputs = true // the client gets them together with those of the other parts
 			return false
 		}
-		renamed, err := r.files.rename(data, slices.Contains(r.cached, m.Node))
+		renamed, err := r.files.rename(data, unseen{cached: slices.Contains(r.cached, m.Node)})
 		if err != nil {
 			r.missed.outputs = true // collect shows it when Redis or the instance is back
 			r.log.Warn("cannot register an output yet; it will appear later", "error", err)

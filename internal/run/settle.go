@@ -15,7 +15,7 @@ import (
 // for the instance as long as the patience with it lasts: the work is done, and only a file that is
 // really gone is worth another run.
 func (r collecting) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) {
-	named, err := r.files.name(ctx, outputs, true, func(conn *instance.Link) { r.conn = conn }) // the only unknown ones are those whose messages were missed
+	named, err := r.files.name(ctx, outputs, unseen{cached: true}, func(conn *instance.Link) { r.conn = conn }) // the only unknown ones are those whose messages were missed
 	switch {
 	case err == nil:
 		return named, result{}
@@ -27,12 +27,12 @@ func (r collecting) nameOutputs(ctx context.Context, outputs []byte) ([]byte, re
 
 // name is rename, and waits for Redis, and for the instance as long as the patience with it lasts.
 // moved is told of its connection if that is a new one.
-func (o *outputs) name(ctx context.Context, outputs []byte, cached bool, moved func(*instance.Link)) ([]byte, error) {
+func (o *outputs) name(ctx context.Context, outputs []byte, u unseen, moved func(*instance.Link)) ([]byte, error) {
 	r := o.run
 	var failing time.Time // since when the instance has been the problem
 	var trouble retry.Trouble
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
-		named, err := o.rename(outputs, cached)
+		named, err := o.rename(outputs, u)
 		switch {
 		case err == nil, ctx.Err() != nil:
 			return named, err
