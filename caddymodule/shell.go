@@ -12,7 +12,7 @@ import (
 
 // aboutShell is the help of the commands.
 const aboutShell = `submit, status, cancel and logs are a client of a hub, and run on any machine.
-check, drain, pause, resume, restart, forget and key are the operator's: they talk to the admin
+check, drain, pause, resume, restart, forget, key and token are the operator's: they talk to the admin
 endpoint of the running hub (--address), and so does status where it is given.
 
 --hub or the variable COMFYHUB_URL names the hub. Where it has logins, give --user
@@ -22,24 +22,26 @@ COMFYHUB_TOKEN or --token-file.`
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "comfyhub",
-		Usage: "submit|status|cancel|logs|check|drain|pause|resume|restart|forget|key|hub-key|keygen",
+		Usage: "submit|status|cancel|logs|check|drain|pause|resume|restart|forget|key|token|hub-key|keygen",
 		Short: "Submits workflows to a hub, shows and cancels jobs, runs the fleet, and makes API keys",
 		Long:  aboutShell,
 		CobraFunc: func(cmd *cobra.Command) {
 			shell.AddCommands(cmd, shell.Options{Exit: exitWith, Resolve: resolveAdmin})
 		},
 	})
+	caddycmd.RegisterCommand(caddycmd.Command{ // its name before 0.2.0
+		Name: "comfyhub-token", Usage: "add|revoke NAME | list", Short: "Lets GPU machines that only dial out join the fleet",
+		CobraFunc: func(cmd *cobra.Command) {
+			shell.AddTokenCommands(cmd, shell.Options{Exit: exitWith, Resolve: resolveAdmin})
+		},
+	})
 }
 
-// Command returns a program that has the commands of `caddy comfyhub`, and `token` for
-// `caddy comfyhub-token`. Exit makes the error by which one ends with an exit code, after it has said
-// what is wrong.
+// Command returns a program that has the commands of `caddy comfyhub`. Exit makes the error by which
+// one ends with an exit code, after it has said what is wrong.
 func Command(name string, exit func(code int) error) *cobra.Command {
 	program := &cobra.Command{Use: name, Long: aboutShell}
 	shell.AddCommands(program, shell.Options{Exit: exit, Resolve: resolveAdmin})
-	token := &cobra.Command{Use: "token", Short: "Let GPU machines that only dial out join the fleet", Long: aboutTokens}
-	addTokenCommands(token)
-	program.AddCommand(token)
 	return program
 }
 

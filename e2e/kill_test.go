@@ -261,11 +261,18 @@ func joins(f, other *fleet) {
 	require.NoError(f.t, os.WriteFile(f.Set.Caddyfile, text, 0o600))
 }
 
+// tokens runs a command about the tokens of machines. The admin endpoint is in its environment.
+func (f *fleet) tokens(args ...string) ([]byte, error) {
+	cmd := exec.Command(f.Set.Caddy, append([]string{"token"}, args...)...) // #nosec G204 -- our own program
+	cmd.Env = append(os.Environ(), "COMFYHUB_ADMIN="+f.Admin)
+	return cmd.Output()
+}
+
 // token issues a token for a machine by the command that operators use, and returns its
 // file.
 func (f *fleet) token(machine string) string {
 	f.t.Helper()
-	token, err := exec.Command(f.Set.Caddy, "token", "add", machine, "--address", f.Admin).Output() // #nosec G204 -- our own program
+	token, err := f.tokens("add", machine)
 	require.NoError(f.t, err)
 	file := filepath.Join(f.t.TempDir(), machine)
 	require.NoError(f.t, os.WriteFile(file, token, 0o600))
@@ -307,7 +314,16 @@ func TestMachinesThatOnlyDialOut(t *testing.T) {
 	f.idle(2)
 
 	// A machine whose token is revoked has nothing to say any more.
-	require.NoError(t, exec.Command(f.Set.Caddy, "token", "revoke", "attic", "--address", f.Admin).Run()) // #nosec G204 -- our own program
+	list, err := f.tokens("list")
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^MACHINE +ISSUED\nattic +20.*\ncellar +20.*\n$`, string(list))
+	list, err = exec.Command(f.Set.Caddy, "comfyhub-token", "list", "--json", "--address", f.Admin).Output() // #nosec G204 -- our own program
+	require.NoError(t, err, "the old name")
+	require.Contains(t, string(list), `"machine":"attic"`)
+	_, err = f.tokens("revoke", "attic")
+	require.NoError(t, err)
+	_, err = f.tokens("revoke", "attic")
+	require.Error(t, err, "it has none")
 	f.idle(1)
 	f.succeeded(append(ids, f.submit(1, 8), f.submit(1, 9)))
 }

@@ -104,10 +104,7 @@ func AddCommands(parent *cobra.Command, o Options) {
 	f.StringVar(&c.login.user, "user", "", "`name` to log in with (default: the variable "+userVariable+"); the password is in "+passwordVariable)
 	f.StringVar(&c.login.passwordFile, "password-file", "", "`file` with the password")
 	f.StringVar(&c.login.tokenFile, "token-file", "", "`file` with a bearer token (default: the variable "+tokenVariable+")")
-	f.StringVarP(&c.address, "address", "a", "", "`address` of the admin endpoint, for the operator's commands (default: the variable "+adminVariable+", else "+defaultAdmin+")")
-	parent.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return c.ended(cmd, usagef("%w; see --help", err))
-	})
+	c.flags(parent)
 	c.groups(parent)
 	none := func(n int) bool { return n == 0 }
 	one := func(n int) bool { return n == 1 }
@@ -141,6 +138,9 @@ func AddCommands(parent *cobra.Command, o Options) {
 		c.add(o.command(), most, c.operator(o.run))
 	}
 	c.addKeys()
+	token := &cobra.Command{Use: "token add|list|revoke", Short: "Let GPU machines that only dial out join the fleet"}
+	c.addTokens(token)
+	c.parent.AddCommand(token)
 	c.add(adoptCommand(), none, c.operator(runAdopt))
 	trash := trashCommand()
 	c.groups(trash)
@@ -150,6 +150,15 @@ func AddCommands(parent *cobra.Command, o Options) {
 	c.add(hubKeyCommand(), none, c.operator(runHubKey))
 	c.add(repairCommand(), one, func(_ context.Context, cmd *cobra.Command, args []string) error { return runRepair(cmd, args) })
 	c.add(keygenCommand(), most, func(_ context.Context, cmd *cobra.Command, args []string) error { return runKeygen(cmd, args) })
+}
+
+// flags adds what all of the operator's commands have.
+func (c *commands) flags(parent *cobra.Command) {
+	parent.PersistentFlags().StringVarP(&c.address, "address", "a", "",
+		"`address` of the admin endpoint, for the operator's commands (default: the variable "+adminVariable+", else "+defaultAdmin+")")
+	parent.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return c.ended(cmd, usagef("%w; see --help", err))
+	})
 }
 
 // groups makes a command one that only has others below it.
