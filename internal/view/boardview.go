@@ -112,26 +112,37 @@ func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bo
 		if j.Key == "" && others[i.Report.Job].State.Live() {
 			j = others[i.Report.Job]
 		}
-		ends := left(j)
+		shown := j
 		if a.Job.Key == "" && j.StartedAt > 0 {
-			j.StartedAt = b.queue.Clock().When(j.StartedAt).UnixMilli()
+			shown.StartedAt = b.queue.Clock().When(j.StartedAt).UnixMilli()
 		}
-		row, was := instanceRow(v.sight, i, a, j, b.faults.Last(i.Name)), v.seen.instances[i.Name]
-		switch row.Key {
-		case "":
-		case was.Key:
-			row.ETA = etaAt(at, ends, was.ETA)
-		default:
-			row.ETA = etaAt(at, ends, 0)
+		row, was := instanceRow(v.sight, i, a, shown, b.faults.Last(i.Name)), v.seen.instances[i.Name]
+		if row.Key != was.Key {
+			was.ETA = 0
+		}
+		if row.Key != "" {
+			row.ETA = etaAt(at, left(j), was.ETA)
 		}
 		seen.instances[i.Name] = row
 	}
 	if queued && err == nil {
 		return seen, v.lookAtQueue(ctx, b, &seen, running)
 	}
-	seen.jobs = maps.Clone(seen.jobs)
-	maps.DeleteFunc(seen.jobs, func(key string, _ JobRow) bool { return running[key] })
+	seen.jobs = without(seen.jobs, running)
 	return seen, err
+}
+
+// without returns the rows of the jobs that are not among keys.
+func without(jobs map[string]JobRow, keys map[string]bool) map[string]JobRow {
+	among := func(key string, _ JobRow) bool { return keys[key] }
+	for key := range keys {
+		if _, shown := jobs[key]; shown {
+			jobs = maps.Clone(jobs)
+			maps.DeleteFunc(jobs, among)
+			break
+		}
+	}
+	return jobs
 }
 
 // lookAtQueue reads the first waiting jobs that the view shows. A job known to be running is no
