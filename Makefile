@@ -61,7 +61,7 @@ LONGEST := ./internal/hub ./e2e ./system
 PARALLEL := 4
 # Vetting is for lint, and linking without debug information takes half as long. CI
 # repeats what failed: .ci/test.
-GOTEST ?= $(GO) test -vet=off -ldflags=-w
+GOTEST ?= $(GO) test -vet=off -ldflags="-s -w"
 # A test's memory is small and soon gone: collecting it less often saves a fifth of the time.
 test sim: export GOGC ?= 400
 test:
