@@ -24,8 +24,26 @@ func main() {
 			os.Exit(run(own))
 		}
 		caddy.CustomBinaryName, caddy.CustomLongDescription = name, about(own)
+		findCaddyfile(name)
 	}
 	caddycmd.Main()
+}
+
+// findCaddyfile has a command read the Caddyfile beside the program, where an archive has it, or else that
+// of the package, unless there is another in the folder in which it runs.
+func findCaddyfile(name string) {
+	folders := []string{"/etc/comfyhub"}
+	if program, err := os.Executable(); err == nil {
+		folders = append([]string{filepath.Dir(program)}, folders...)
+	}
+	args, found := caddymodule.FindCaddyfile(os.Args[1:], folders...)
+	switch {
+	case len(args) > len(os.Args)-1:
+		fmt.Fprintf(os.Stderr, "%s: no Caddyfile in this folder, using %s\n", name, found)
+	case found == "" && len(args) == 1 && args[0] == "run":
+		fmt.Fprintf(os.Stderr, "%s: no Caddyfile in this folder, beside the program or in /etc/comfyhub: nothing to run yet\n", name)
+	}
+	os.Args = append(os.Args[:1:1], args...)
 }
 
 // exitCode is the error of a command that has said what is wrong.
@@ -49,7 +67,7 @@ func run(own *cobra.Command) int {
 func about(own *cobra.Command) string {
 	var text strings.Builder
 	text.WriteString(`ComfyHub serves many ComfyUI instances at one address. It is the web server Caddy with one
-module more. To run a hub with the Caddyfile in this folder:
+module more. To run a hub with the Caddyfile in this folder, beside the program, or in /etc/comfyhub:
 
 	$ ` + own.Name() + ` run
 
