@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -24,6 +25,9 @@ func main() {
 			os.Exit(run(own))
 		}
 		caddy.CustomBinaryName, caddy.CustomLongDescription = name, about(own)
+		if info, ok := debug.ReadBuildInfo(); ok {
+			caddy.CustomVersion = "ComfyHub " + info.Main.Version + ", Caddy"
+		}
 		findCaddyfile(name)
 	}
 	caddycmd.Main()
