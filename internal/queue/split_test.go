@@ -124,6 +124,28 @@ func TestPartOfALostJob(t *testing.T) {
 	})
 }
 
+// A job that Redis had lost comes back without its parts, of which one has ended meanwhile: nobody takes
+// that end, and it does not stay for a day.
+func TestPartOfAJobThatForgotIt(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j, _, keys := b.divided("a")
+		one := b.claim(b.get(keys[0]), "gpu1")
+		record := b.db.Key("q", "job", j.Key)
+		kept := must(b.db.Client().HGetAll(t.Context(), record).Result())
+		require.NoError(t, b.db.Client().Del(t.Context(), record).Err())
+		require.NoError(t, b.Finish(t.Context(), one.Run, done("outputs")))
+		delete(kept, "parts")
+		require.NoError(t, b.db.Client().HSet(t.Context(), record, kept).Err())
+		must(b.Sweep(t.Context(), "hub/1", 10))
+		require.Equal(t, job.Done, endStates(must(b.PartEnds(t.Context(), keys)))[0], "its job may still want it")
+		require.NoError(t, b.Finish(t.Context(), j.Run, done("all")))
+		must(b.Sweep(t.Context(), "hub/1", 10))
+		require.Empty(t, endStates(must(b.PartEnds(t.Context(), keys)))[0])
+		require.Zero(t, must(b.db.Client().Exists(t.Context(), b.db.Key("q", "tombs"), b.db.Key("q", "job", keys[0])).Result()))
+		requireHistory(t, b, "tenant", "a:all")
+	})
+}
+
 // The next run of a job has the parts of the last one, and none if those did not fit.
 func TestPartsOfTheNextRun(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {

@@ -84,6 +84,14 @@ reindex()
 for _, k in ipairs(redis.call('ZRANGEBYSCORE', key('q', 'tombs'), '-inf', int(now()), 'LIMIT', '0', '100')) do
   bury(k)
 end
+-- A part that ended while Redis had lost its job stayed. Its job may have ended since then, made as a whole
+-- by a hub that did not know of any part. The ends of parts stay longest, so they are the last ones.
+for _, k in ipairs(redis.call('ZREVRANGE', key('q', 'tombs'), '0', '99')) do
+  local parent = redis.call('HGET', job_key(k), 'parent')
+  if parent and parent ~= '' and outlives({parent = parent}) then
+    bury(k)
+  end
+end
 local last = redis.call('HGET', key('q', 'counters'), 'swept')
 write('HSET', key('q', 'counters'), 'swept', int(now()))
 -- If nobody has swept for that long, Redis was probably unavailable and no holder could renew, or
