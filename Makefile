@@ -9,11 +9,12 @@
 # bench, gobench, conformance, fuzz, attack, sim, chaos, bot-faults and docs are for those who change the code; see
 # CONTRIBUTING.md.
 
-# One setting for all builds, so that they share one build cache, and static
-# binaries that run on any Linux.
-export CGO_ENABLED := 0
-
 GO       ?= go
+# One setting for all builds, so that they share one build cache, also with those in other
+# folders: static binaries that run on any Linux, and no paths of this machine in them.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath $(filter-out -trimpath,$(shell $(GO) env GOFLAGS))
+
 # -s -w: no debug information, a third less to link. The tags leave out the
 # databases of Caddy's own certificate authority.
 GOBUILD  := $(GO) build -ldflags '-s -w'

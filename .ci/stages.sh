@@ -7,6 +7,10 @@ started=$SECONDS
 FLAKY_LOG=$(mktemp)
 export FLAKY_LOG
 trap 'rm -f "$FLAKY_LOG"' EXIT
+if command -v go >/dev/null; then
+	GOFLAGS="-trimpath $(go env GOFLAGS)" # as in the Makefile: a clone elsewhere shares the build cache
+	export GOFLAGS
+fi
 
 # stage NAME COMMAND... runs one stage.
 stage() {
