@@ -197,7 +197,7 @@ func TestNamesOfTheProgram(t *testing.T) {
 		require.Contains(t, string(said), part)
 	}
 	require.Regexp(t, `^ComfyHub \S+, Caddy v2\.`, string(must.Get(exec.Command(set.Caddy, "version").Output())(t))) // #nosec G204 -- our own program
-	require.Regexp(t, `^v2\.`, string(must.Get(exec.Command(caddy, "version").Output())(t)))                        // #nosec G204 -- our own program
+	require.Regexp(t, `^v2\.`, string(must.Get(exec.Command(caddy, "version").Output())(t)))                         // #nosec G204 -- our own program
 	var failed *exec.ExitError
 	_, err := exec.Command(caddy, "status").CombinedOutput() // #nosec G204 -- our own program
 	require.ErrorAs(t, err, &failed)
