@@ -8,8 +8,9 @@ import (
 )
 
 // withConfig are Caddy's commands that read a configuration, by default the Caddyfile of the folder in which
-// they run.
-var withConfig = []string{"run", "start", "reload", "validate", "adapt"}
+// they run. Not reload: in a shell, which has not the environment of the service, it would give the running
+// hub other settings.
+var withConfig = []string{"run", "start", "validate", "adapt"}
 
 // FindCaddyfile adds the Caddyfile of the first of the folders that has one to the arguments of a command
 // that names none, unless the command finds its own in the folder in which it runs. It returns that

@@ -21,7 +21,7 @@ func TestFindCaddyfile(t *testing.T) {
 		want    string
 	}{
 		"beside the program":   {[]string{"run"}, []string{beside, etc}, beside},
-		"of the package":       {[]string{"reload", "--force"}, []string{empty, etc}, etc},
+		"of the package":       {[]string{"run", "--watch"}, []string{empty, etc}, etc},
 		"none":                 {[]string{"run"}, []string{empty}, ""},
 		"named":                {[]string{"run", "--config", "a"}, []string{etc}, ""},
 		"named, with =":        {[]string{"run", "--config=a"}, []string{etc}, ""},
@@ -29,6 +29,7 @@ func TestFindCaddyfile(t *testing.T) {
 		"that of the last run": {[]string{"run", "--resume"}, []string{etc}, ""},
 		"help":                 {[]string{"run", "--help"}, []string{etc}, ""},
 		"not its command":      {[]string{"fmt"}, []string{etc}, ""},
+		"a running hub":        {[]string{"reload"}, []string{etc}, ""},
 		"nothing":              {nil, []string{etc}, ""},
 	} {
 		args, found := FindCaddyfile(c.args, c.folders...)
