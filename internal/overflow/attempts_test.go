@@ -23,8 +23,9 @@ import (
 type attempter struct {
 	*comfyui.Client
 
-	t *testing.T
-	e *Endpoint
+	t    *testing.T
+	e    *Endpoint
+	slot *Slot
 }
 
 // newAttempter opens a slot of a hub at a service of the contract.
@@ -41,7 +42,7 @@ func newAttempter(t *testing.T, db *redis.DB, fake *overflowtest.Endpoint) attem
 		client.Close()
 		slot.Close()
 	})
-	return attempter{client, t, e}
+	return attempter{client, t, e, slot}
 }
 
 // attempt posts the job as a hub does. The slot may give it back before it answers.
@@ -166,5 +167,77 @@ func TestRunIsCancelledAtTheEndpoint(t *testing.T) {
 		require.Empty(t, a.end(prompt), "it is given back")
 		_, barred := a.e.o.Book.Has("j")
 		require.True(t, barred)
+	})
+}
+
+// A service begins a run whose answer is lost, and is then away or takes no runs for a while: it is asked
+// for that run until it answers, and not for another.
+func TestRunWhoseAnswerIsLostIsTheOnlyOne(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		fake, calls := &overflowtest.Endpoint{Key: "k", Takes: time.Minute}, atomic.Int32{}
+		fake.Hook = func(call string) overflowtest.Fault {
+			switch n := calls.Add(1); {
+			case call != "POST /runs":
+				return overflowtest.NoFault
+			case n == 1:
+				return overflowtest.Lost
+			case n < 6:
+				return overflowtest.Away
+			}
+			return overflowtest.NoFault
+		}
+		a := newAttempter(t, redistest.Embedded(t), fake)
+		require.Contains(t, a.end(a.attempt(1)), comfyui.TypeExecutionSuccess)
+		made, cancelled := fake.Runs()
+		require.Equal(t, []int{1, 0}, []int{made, cancelled})
+	})
+}
+
+// The hub that takes over a job whose run may have begun finds the service away: it does not begin
+// another run either.
+func TestRunThatMayHaveBegunIsTheOnlyOne(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		fake, second := &overflowtest.Endpoint{Key: "k", Takes: time.Minute}, atomic.Int32{}
+		db := redistest.Embedded(t)
+		one, two := newAttempter(t, db, fake), newAttempter(t, db, fake)
+		fake.Hook = func(call string) overflowtest.Fault {
+			if call == "POST /runs" && second.Load() == 0 {
+				second.Store(1)
+				return overflowtest.Lost
+			}
+			if call == "POST /runs" && second.Add(1) < 5 {
+				return overflowtest.Away
+			}
+			return overflowtest.NoFault
+		}
+		one.attempt(1)
+		<-time.After(500 * time.Millisecond) // it has asked once, and pauses
+		one.slot.Close()
+		require.Contains(t, two.end(two.attempt(2)), comfyui.TypeExecutionSuccess)
+		made, cancelled := fake.Runs()
+		require.Equal(t, []int{1, 0}, []int{made, cancelled})
+	})
+}
+
+// A service never says whether a run has begun: the job goes back to the fleet after a while, what the run
+// may cost is counted, and no endpoint gets the job again.
+func TestServiceThatNeverSaysWhetherItRuns(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		fake := &overflowtest.Endpoint{Key: "k", Takes: time.Minute}
+		fake.Hook = func(call string) overflowtest.Fault {
+			if call == "POST /runs" {
+				return overflowtest.Broken
+			}
+			return overflowtest.NoFault
+		}
+		a := newAttempter(t, redistest.Embedded(t), fake)
+		prompt := a.attempt(1)
+		<-time.After(askedFor + 10*time.Second)
+		require.NoError(t, a.e.o.Book.Refresh(t.Context()))
+		_, barred := a.e.o.Book.Has("j")
+		require.True(t, barred, "it is nobody's again")
+		require.Empty(t, a.end(prompt), "it is given back")
+		a.e.count(t.Context())
+		require.InDelta(t, float64(a.e.worst())/micros, a.e.purse.spent, 1e-9)
 	})
 }

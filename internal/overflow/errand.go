@@ -71,7 +71,7 @@ func (a *errand) do(ctx context.Context) error {
 	case a.rec.Endpoint != a.e.o.Name || a.rec.Phase == over || a.rec.Ending || a.rec.Fence > a.fence:
 		return errBack
 	case a.rec.Phase == asked && a.e.o.Remote.Repeats():
-		err = a.start(ctx)
+		err = a.start(ctx, true)
 	case a.rec.Phase == asked:
 		// Whoever has asked is gone, and nobody knows what the answer was.
 		return a.giveUp(ctx, "the hub that has asked the endpoint is gone, and nobody knows the answer", a.rec.Aside)
@@ -121,7 +121,7 @@ func (a *errand) ask(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	return a.start(ctx)
+	return a.start(ctx, false)
 }
 
 // orElse is the first error that matters.
@@ -134,33 +134,39 @@ func orElse(errs ...error) error {
 	return nil
 }
 
-// start asks the endpoint for the run.
-func (a *errand) start(ctx context.Context) error {
+// askedFor is how long an endpoint is asked again that does not say whether a run has begun. It knows the
+// key of the run for longer, and the job does not wait for it for longer beside idle instances.
+const askedFor = 2 * time.Minute
+
+// start asks the endpoint for the run. doubt says that it was asked before, and perhaps has begun the run.
+func (a *errand) start(ctx context.Context, doubt bool) error {
 	request, err := a.e.request(a.run, a.rec.Run)
 	if err != nil {
-		return a.giveUp(ctx, err.Error(), 0)
+		return a.giveUp(ctx, err.Error(), a.atStake(doubt))
 	}
-	id := ""
+	id, until := "", time.Now().Add(askedFor)
+	var refused *RefusedError
 	for pauses := retry.New(time.Second, 10*time.Second); ; {
 		// Once it is asked, the answer is waited for: else nobody would know it.
 		id, err = a.e.o.Remote.Start(context.WithoutCancel(ctx), request)
-		if !errors.Is(err, ErrUnclear) || !a.e.o.Remote.Repeats() || !pauses.Wait(ctx) {
+		refused, _ = errors.AsType[*RefusedError](err)
+		doubt = doubt || err != nil && refused == nil
+		// An endpoint that cannot be reached or takes no runs now says nothing about the run that it may have.
+		again := errors.Is(err, ErrUnclear) || doubt && refused != nil && refused.Endpoint
+		if !again || !a.e.o.Remote.Repeats() || time.Now().After(until) || !pauses.Wait(ctx) {
 			break
 		}
 	}
-	refused, isRefused := errors.AsType[*RefusedError](err)
 	switch {
 	case err == nil:
-	case isRefused && refused.Endpoint:
+	case doubt && ctx.Err() != nil && a.e.o.Remote.Repeats():
+		return ctx.Err() // the next one asks again, or it is swept
+	case !doubt && refused != nil && refused.Endpoint:
 		a.e.rest(refused.Reason)
 		a.say("an endpoint takes no runs", refused.Reason)
 		return orElse(a.forget(ctx), errBack)
-	case isRefused:
-		return a.giveUp(ctx, refused.Reason, 0)
-	case ctx.Err() != nil && a.e.o.Remote.Repeats():
-		return ctx.Err() // the next one asks again, or it is swept
 	default:
-		return a.giveUp(ctx, err.Error(), a.rec.Aside)
+		return a.giveUp(ctx, err.Error(), a.atStake(doubt))
 	}
 	rec := a.rec
 	rec.Phase, rec.Remote = begun, id
@@ -173,6 +179,14 @@ func (a *errand) start(ctx context.Context) error {
 	}
 	a.e.o.Log.Info("a job runs at an endpoint", "endpoint", a.e.o.Name, "job", a.job, "run", id)
 	return nil
+}
+
+// atStake is what the run may cost: nothing, unless it may have begun.
+func (a *errand) atStake(doubt bool) int64 {
+	if doubt {
+		return a.rec.Aside
+	}
+	return 0
 }
 
 // abandon ends a run whose id came too late to be noted, unless another attempt has it: a service gives
