@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -28,7 +29,7 @@ func (r finishing) conclude(ctx context.Context, res result) {
 	case lost, excused, hopeless, killed:
 		r.requeue(ctx, res)
 	case unused:
-		r.giveBack(ctx)
+		r.giveBack(ctx, 0)
 	case dropped:
 		showing(r).lose()
 		if ctx.Err() == nil && r.conn != nil && r.Lease().SID == r.conn.ClientID() {
@@ -112,6 +113,12 @@ func (r finishing) requeue(ctx context.Context, res result) {
 	if ctx.Err() != nil {
 		return
 	}
+	if r.conn != nil && res.died && r.conn.Kind == fleet.KindOverflow {
+		// The endpoint has taken no job, or this one is not for it: it is as if it had never been there, however
+		// often that happens.
+		r.giveBack(ctx, slotPause)
+		return
+	}
 	if r.conn != nil && res.died {
 		i, _ := r.d.Fleet.Instance(r.conn.Name)
 		if res.asked || i.Deliberate(r.boot) {
@@ -160,13 +167,16 @@ func (r finishing) requeue(ctx context.Context, res result) {
 	r.d.Signal.Wake()
 }
 
-// giveBack returns a job that was taken back to its old place in the queue.
-func (r finishing) giveBack(ctx context.Context) {
+// slotPause is how long a job waits that a slot of an endpoint has given back: all hubs know soon why.
+const slotPause = time.Second
+
+// giveBack returns a job that was taken back to its old place in the queue. It waits there for pause.
+func (r finishing) giveBack(ctx context.Context, pause time.Duration) {
 	r.log.Info("job taken back from an instance")
 	showing(r).lose()
 	r.Detach()
 	err := r.retry(ctx, "give back", func(ctx context.Context) error {
-		_, err := r.d.Queue.Requeue(ctx, r.Lease(), queue.RequeueOptions{Unused: true})
+		_, err := r.d.Queue.Requeue(ctx, r.Lease(), queue.RequeueOptions{Unused: true, Pause: pause})
 		return err
 	})
 	switch {
@@ -175,6 +185,9 @@ func (r finishing) giveBack(ctx context.Context) {
 		r.trace.Outcome("unused", false)
 		if r.stop.cause == evicted {
 			r.retried(Evicted)
+		}
+		if pause > 0 {
+			r.d.Signal.WakeIn(pause)
 		}
 	case errors.Is(err, queue.ErrCancelled):
 		r.finish(ctx, cancelEnding(r.Job(), r.body, time.Now()))
