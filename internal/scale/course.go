@@ -43,7 +43,7 @@ func (c *course) plan() {
 	}
 	have := len(c.up) + len(s.Drain) + len(c.rec.Asked) // nobody takes the place of those that the budget ends
 	starts := c.takeBack(max(s.Wanted-have, 0))
-	total := len(c.up) + len(c.held) + len(c.lost) + len(c.leaving)
+	total := len(c.up) + len(c.held) + len(c.lost) + len(c.leaving) - c.replaced()
 	starts = min(starts, max(c.class.Max-total-len(c.rec.Asked)-len(c.ready), 0))
 	c.rec.Why = s.Why
 	if starts > 0 && c.now < c.rec.Pause {
@@ -55,12 +55,39 @@ func (c *course) plan() {
 	c.tell(starts)
 }
 
+// replaced is how many of the machines that are away have been replaced by their provider: it has no more
+// machines than it was told to have, and the others are there or on their way.
+func (c *course) replaced() int {
+	if c.rec.Told < 0 {
+		return 0
+	}
+	there := map[string]bool{}
+	present := 0
+	for _, i := range c.view.Instances {
+		there[i.Name] = true
+		if m, known := c.rec.Machines[i.Name]; known && m.Removed == 0 {
+			present++
+		}
+	}
+	away := 0
+	for _, name := range c.lost {
+		if !there[name] {
+			away++
+		}
+	}
+	for _, e := range c.up {
+		if !there[e.Name] {
+			away++
+		}
+	}
+	return max(away-max(c.rec.Told-present-len(c.rec.Asked), 0), 0)
+}
+
 // bill adds what has been spent since the last time. What the provider was told to have is paid for
 // from then on, even if it has not joined yet.
 func (c *course) bill() {
-	const day = int64(24 * time.Hour / time.Millisecond)
 	r := c.rec
-	today := c.now / day
+	today := dayOf(c.now)
 	if r.Day != today {
 		r.Day, r.Spent = today, 0
 		r.Counted = max(r.Counted, today*day)

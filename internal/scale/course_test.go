@@ -36,3 +36,52 @@ func TestFirstChangeHasLists(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"remove":[],"keep":[]`)
 }
+
+// A provider that replaces a machine, as one does whose spot machine is reclaimed, is not told to have one
+// more: the machine that is away is counted for a while, but not beside the one in its place.
+func TestReplacedMachineIsNotCountedTwice(t *testing.T) {
+	for name, c := range map[string]struct {
+		told, asked int
+		there, away []string
+		wanted      int
+		later       int // once it has been away for so long that another one is started in its place
+	}{
+		"replaced":                 {told: 2, there: []string{"a", "c"}, away: []string{"b"}, wanted: 2, later: 2},
+		"all are replaced":         {told: 2, there: []string{"c", "d"}, away: []string{"a", "b"}, wanted: 2, later: 2},
+		"not replaced":             {told: 2, there: []string{"a"}, away: []string{"b"}, wanted: 2, later: 3},
+		"replaced beside a start":  {told: 3, asked: 1, there: []string{"a", "c"}, away: []string{"b"}, wanted: 3, later: 3},
+		"nobody knows what it has": {told: -1, there: []string{"a"}, away: []string{"b"}, wanted: 2, later: 2},
+	} {
+		for away, wanted := range map[time.Duration]int{10 * time.Second: c.wanted, 3 * time.Minute: c.later} {
+			const now = 100_000_000
+			rec := decode("")
+			rec.Told, rec.Counted = c.told, now
+			view, watch := View{}, newWatch(now-time.Hour.Milliseconds(), time.Hour)
+			for range c.asked {
+				rec.Asked = append(rec.Asked, now)
+			}
+			for _, machineName := range c.there {
+				rec.Machines[machineName] = machine{Seen: now}
+				view.Instances = append(view.Instances, Instance{Name: machineName, Works: true, Busy: true, Left: time.Hour, Needed: true})
+			}
+			for _, machineName := range c.away {
+				rec.Machines[machineName] = machine{Seen: now - away.Milliseconds()}
+			}
+			class := Class{Name: "gpu", Instances: []string{"*"}, Min: c.told, Max: 6, IdleAfter: time.Hour}
+			(&course{class: class, now: now, rec: &rec, view: view, watch: watch}).plan()
+			require.Equal(t, wanted, rec.Wanted, "%s, away for %s", name, away)
+		}
+	}
+}
+
+// A class that is taken out of the Caddyfile and comes back the same day has spent what it has spent.
+func TestClassThatComesBackHasSpent(t *testing.T) {
+	rec := decode("")
+	rec.Day, rec.Spent, rec.Machines = 7, 4.5, map[string]machine{"a": {Seen: 1}}
+	back := decode(rec.spentOn(7))
+	require.Equal(t, record{Told: -1, Day: 7, Spent: 4.5, Machines: map[string]machine{}}, back)
+	require.Equal(t, rec.spentOn(7), back.spentOn(7), "it is stored once")
+	require.Empty(t, rec.spentOn(8))
+	rec.Spent = 0
+	require.Empty(t, rec.spentOn(7))
+}

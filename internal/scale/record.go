@@ -90,6 +90,20 @@ func (r record) encode() string {
 	return string(text)
 }
 
+// day is how long one is, in milliseconds.
+const day = int64(24 * time.Hour / time.Millisecond)
+
+// dayOf counts from 1970 by UTC.
+func dayOf(now int64) int64 { return now / day }
+
+// spentOn is the record of a class that is no longer configured: what it has spent that day, or nothing.
+func (r record) spentOn(today int64) string {
+	if r.Day != today || r.Spent == 0 {
+		return ""
+	}
+	return record{Told: -1, Day: r.Day, Spent: r.Spent}.encode()
+}
+
 // names are those of the machines, sorted.
 func (r record) names() []string { return slices.Sorted(maps.Keys(r.Machines)) }
 

@@ -83,11 +83,12 @@ func (s *Scaler) round(ctx context.Context) error {
 	if s.watches == nil {
 		s.watches = map[string]*watch{}
 	}
-	if err := s.leave(ctx, classes, records); err != nil {
+	left, err := s.leave(ctx, classes, records, now)
+	if err != nil {
 		return err
 	}
-	s.clean = len(classes) == 0
-	if s.clean {
+	s.clean = len(classes) == 0 && left == 0
+	if len(classes) == 0 {
 		return nil
 	}
 	views, err := s.o.Fleet.Look(ctx, classes)
@@ -219,8 +220,9 @@ func (s *Scaler) call(ctx context.Context, c *course) error {
 	return s.store.keep(ctx, c.class.Name, c.rec.encode())
 }
 
-// leave lets the machines of classes that are not configured any more go on as any others.
-func (s *Scaler) leave(ctx context.Context, classes []Class, records map[string]string) error {
+// leave lets the machines of classes that are no longer configured go on as any others. What such a class
+// has spent today stays known: it may come back. left is how many of them have spent something.
+func (s *Scaler) leave(ctx context.Context, classes []Class, records map[string]string, now int64) (left int, err error) {
 	known := map[string]bool{}
 	for _, c := range classes {
 		known[c.Name] = true
@@ -229,20 +231,27 @@ func (s *Scaler) leave(ctx context.Context, classes []Class, records map[string]
 		if known[class] {
 			continue
 		}
-		for name, m := range decode(text).Machines {
+		rec := decode(text)
+		for name, m := range rec.Machines {
 			if m.Drained == 0 {
 				continue
 			}
 			if err := s.o.Fleet.Drain(ctx, name, false); err != nil {
-				return err
+				return left, err
 			}
 		}
-		if err := s.store.keep(ctx, class, ""); err != nil {
-			return err
+		spent := rec.spentOn(dayOf(now))
+		if spent != "" {
+			left++
+		}
+		if spent != text {
+			if err := s.store.keep(ctx, class, spent); err != nil {
+				return left, err
+			}
 		}
 		delete(s.watches, class)
 	}
-	return nil
+	return left, nil
 }
 
 // say logs an error unless it is the one that was logged last.

@@ -207,6 +207,10 @@ func TestScalerLeavesAClass(t *testing.T) {
 			return !c.machines["gpu-1"].stopped
 		})
 		records := must.Get(store{db, "one"}.read(t.Context()))(t)
+		require.Empty(t, decode(records["gpu"]).Machines)
+		require.NotZero(t, decode(records["gpu"]).Spent, "it may come back today")
+		<-time.After(24 * time.Hour)
+		records = must.Get(store{db, "one"}.read(t.Context()))(t)
 		require.NotContains(t, records, "gpu")
 	})
 }
