@@ -347,7 +347,10 @@ func (a *App) Start() error {
 	if err := a.shared.apply(a); err != nil {
 		return err
 	}
-	return a.KEDA.start(a.shared.hub.Scaler.Status, a.settings.Logger)
+	if err := a.KEDA.start(a.shared.hub.Scaler.Status, a.settings.Logger); err != nil {
+		return errors.Join(err, a.shared.withdraw(a)) // Caddy stops only what has started
+	}
+	return nil
 }
 
 // Stop withdraws this configuration's settings if they are the newest, as when
