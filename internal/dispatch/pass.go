@@ -54,7 +54,7 @@ func (p pass) fillAhead(ctx context.Context, look bool, l looked) (looked, error
 type looked struct {
 	// nothing says that nothing is waiting.
 	nothing bool
-	// again says that jobs were given out: the next look may find more.
+	// again says that jobs were given out, and that the next look may find more.
 	again bool
 	// next is how long until a job that must not run yet may; zero if unknown.
 	next time.Duration
@@ -134,6 +134,7 @@ func (p pass) offer(ctx context.Context, w queue.Window, idle []schedule.Idle, l
 		p.held[h.Job.Key] = true
 	}
 	*p.left = w.Classes
+	refused := len(p.passed) + len(p.taken)
 	for _, pair := range picked.Pairs {
 		if err := p.claim(p, ctx, pair); err != nil {
 			*l = looked{}
@@ -141,7 +142,9 @@ func (p pass) offer(ctx context.Context, w queue.Window, idle []schedule.Idle, l
 		}
 	}
 	l.nothing = *p.left == 0
-	l.again = len(picked.Pairs) > 0
+	// If all of the window went, and it was all there is, the next look would find nothing.
+	all := !w.More && len(picked.Pairs) == len(w.Jobs) && len(p.passed)+len(p.taken) == refused
+	l.again = len(picked.Pairs) > 0 && !all
 	return len(picked.Pairs), nil
 }
 
