@@ -104,6 +104,16 @@ func (q *Lookup) Get(ctx context.Context, key string) (job.Job, error) {
 	return records[0].job()
 }
 
+// Removed reports whether a job that Get does not find was removed on purpose within the last half hour,
+// such as a part whose job has ended.
+func (q *Lookup) Removed(ctx context.Context, key string) (bool, error) {
+	n, err := q.db.Client().Exists(ctx, q.keys.forgotten(key)).Result()
+	if err != nil {
+		return false, fmt.Errorf("queue: %w", err)
+	}
+	return n > 0, nil
+}
+
 // Find returns the newest job with this id. Errors: ErrNotFound.
 func (q *Lookup) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	key, err := q.db.Client().HGet(ctx, q.keys.ids(tenant), id).Result()

@@ -25,7 +25,7 @@ func NewSuperseded(q *queue.Queue, settings func() Settings) *Superseded {
 }
 
 // Clear stops them on one instance and waits a while for them to go, since they would keep it from
-// other work. Prompts of jobs that this queue does not know belong to somebody else's hub.
+// other work. Prompts of jobs that this queue has never known belong to somebody else's hub.
 func (s *Superseded) Clear(ctx context.Context, conn *instance.Link) error {
 	asked := map[string]bool{}
 	for until := time.Now().Add(min(s.settings().StallTimeout, interruptTimeout)); ; {
@@ -79,7 +79,7 @@ func (s *Superseded) stopOnce(ctx context.Context, conn *instance.Link, asked ma
 func (s *Superseded) has(ctx context.Context, conn *instance.Link, item comfyui.QueueItem) (bool, error) {
 	j, err := s.queue.Get(ctx, item.Mark.Job)
 	if errors.Is(err, queue.ErrNotFound) {
-		return false, nil
+		return s.queue.Removed(ctx, item.Mark.Job)
 	}
 	if err != nil {
 		return false, err
