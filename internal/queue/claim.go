@@ -223,7 +223,12 @@ func (q *LeasedRuns) ClaimCounting(ctx context.Context, r ClaimRequest) (j job.J
 	classes = int(p.int("classes"))
 	claimed := replied(fields[1:])
 	j, err = claimed.job()
-	q.copies.change(r.Key, claimed, func(c *copied) { c.held, c.former = true, false })
+	q.copies.change(r.Key, claimed, func(c *copied) {
+		c.held, c.former = true, false
+		if claimed["parent"] != "" { // see Redo: no other job runs once it has ended
+			c.end = nil
+		}
+	})
 	q.copies.change(r.After.Key, nil, func(c *copied) {
 		if fenceOf(c.record) == r.After.Fence {
 			c.record["released"] = "1"

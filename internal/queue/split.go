@@ -77,10 +77,13 @@ func (q *SplitJobs) split(ctx context.Context, run job.Run, args []any) error {
 func (q *SplitJobs) Redo(ctx context.Context, run job.Run, part string) error {
 	return q.asHolder(ctx, run, func() error {
 		code, _, err := q.run(ctx, redoPartScript, run.Key, run.Fence, part)
-		if err != nil {
-			return err
+		if err == nil {
+			err = refusal(code)
 		}
-		return refusal(code)
+		if err == nil {
+			q.copies.forget(part)
+		}
+		return err
 	})
 }
 

@@ -269,3 +269,60 @@ func TestPartsOfAJobThatIsPutBack(t *testing.T) {
 		requireHistory(t, its, "tenant", "a:all")
 	})
 }
+
+// A part that is made again is not ended by the end that it had before, at whatever point Redis is
+// restarted.
+func TestPartIsMadeAgain(t *testing.T) {
+	beside.Cases(t, map[string]func(j job.Job, list []queue.Part, its *bench, restart func()) job.Job{
+		"before it waits": func(j job.Job, list []queue.Part, its *bench, restart func()) job.Job {
+			restart()
+			require.Empty(its.t, endStates(must(its.PartEnds(its.t.Context(), []string{list[0].Key})))[0])
+			require.NoError(its.t, its.Split(its.t.Context(), j.Run, "part", list))
+			return its.claimsLater(list[0].Key)
+		},
+		"while it waits": func(j job.Job, list []queue.Part, its *bench, restart func()) job.Job {
+			require.NoError(its.t, its.Split(its.t.Context(), j.Run, "part", list))
+			restart()
+			return its.claimsLater(list[0].Key)
+		},
+		"while it runs": func(j job.Job, list []queue.Part, its *bench, restart func()) job.Job {
+			require.NoError(its.t, its.Split(its.t.Context(), j.Run, "part", list))
+			again := its.claim(its.get(list[0].Key), "gpu2")
+			restart()
+			return again
+		},
+	}, func(t *testing.T, again func(j job.Job, list []queue.Part, its *bench, restart func()) job.Job) {
+		for _, elsewhere := range []bool{false, true} { // the hub that has the end is not that of the job any more
+			server := redistest.Start(t)
+			its := on(t, redistest.Open(t, server.URL()), queue.Options{})
+			other := its
+			if elsewhere {
+				other = on(t, redistest.Open(t, server.URL()), queue.Options{})
+				require.NoError(t, other.Heal(t.Context()))
+			}
+			require.NoError(t, its.Heal(t.Context()))
+			j, list, keys := its.divided("a")
+			one := other.claim(other.get(keys[0]), "gpu1")
+			must(other.Body(t.Context(), keys[0]))
+			require.NoError(t, other.Finish(t.Context(), one.Run, done("old")))
+			require.NoError(t, its.Redo(t.Context(), j.Run, keys[0]))
+			run := again(j, list, its, func() {
+				server.Save()()
+				require.NoError(t, its.Heal(t.Context()))
+				require.NoError(t, other.Heal(t.Context()))
+			}).Run
+			require.NoError(t, its.Finish(t.Context(), run, done("new")))
+			require.Equal(t, "new", string(must(its.PartEnds(t.Context(), keys))[0].Entry))
+		}
+	})
+}
+
+// claimsLater is claim right after Redis was restarted.
+func (b *bench) claimsLater(key string) (j job.Job) {
+	require.Eventually(b.t, func() bool {
+		var err error
+		j, err = b.Claim(b.t.Context(), queue.ClaimRequest{Key: key, Instance: "gpu2", Hub: "hub/1", Upstream: uuid.NewString()})
+		return err == nil
+	}, 30*time.Second, 50*time.Millisecond)
+	return j
+}

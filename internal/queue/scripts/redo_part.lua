@@ -13,5 +13,6 @@ local p = get(ARGV[3])
 if p and p.result and p.parent == ARGV[1] then
   write('ZREM', key('q', 'tombs'), p.key)
   write('DEL', job_key(p.key))
+  stay_gone(p.key)
 end
 return {'ok'}

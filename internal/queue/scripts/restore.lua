@@ -100,6 +100,9 @@ end
 if copy.parts and not j.parts then
   set(j, 'parts', copy.parts)
 end
+if ended and j.parent and tonumber(copy.fence) < tonumber(j.fence) then
+  return {'stale'} -- the part is made again: what it had put out is gone
+end
 if ended then
   -- A job that has ended never comes back to life, so its end was lost, whatever has become of the
   -- job since.

@@ -44,9 +44,11 @@ end
 for i = 6, #ARGV, 4 do
   local p = {key = ARGV[i]}
   if redis.call('EXISTS', job_key(p.key)) == 0 then
+    -- One that is made again has a fence above those of its former runs, see restore.lua.
+    local fence = redis.call('EXISTS', key('q', 'forgotten', p.key)) == 1 and int(now() + 1) or '0'
     set(p, 'v', '1', 'id', j.id, 'tenant', j.tenant, 'caller', '', 'client', '', 'class', ARGV[3], 'priority', j.priority,
       'hash', '', 'number', j.number, 'rank', string.sub(j.rank, 1, #j.rank - #j.key) .. p.key, 'state', 'queued',
-      'weight', ARGV[i + 2], 'fence', '0', 'attempts', '0', 'created', int(now()), 'shape', ARGV[i + 3], 'parent', j.key)
+      'weight', ARGV[i + 2], 'fence', fence, 'attempts', '0', 'created', int(now()), 'shape', ARGV[i + 3], 'parent', j.key)
     write('SET', key('q', 'body', p.key), ARGV[i + 1])
     write('DEL', key('q', 'forgotten', p.key))
     if write('HINCRBY', key('q', 'class', p.class), 'live', '1') == 1 then
