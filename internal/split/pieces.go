@@ -16,23 +16,37 @@ type Piece struct {
 }
 
 // Pieces takes what the parts of a batch have put out apart, in the order in which one instance would
-// have named the files. The error is [ErrOutputs].
+// have named the files: all pictures of one node, and then those of the next. The error is [ErrOutputs].
 func (p Plan) Pieces(parts []Part, outputs [][]byte) ([]Piece, error) {
 	if _, err := Merge(parts, outputs); err != nil {
 		return nil, err
 	}
-	pieces := make([]Piece, len(outputs))
-	for n, output := range outputs {
-		pieces[n] = Piece{n, output}
+	nodes := make([]*pyjson.Object, len(outputs))
+	for n, raw := range outputs {
+		v, _ := pyjson.Parse(raw)
+		nodes[n], _ = v.(*pyjson.Object) // Merge has read it
+	}
+	var pieces []Piece
+	for id := range nodes[0].All() {
+		for n := range nodes {
+			pieces = append(pieces, Piece{n, pyjson.Marshal(pyjson.NewObject(pyjson.Member{Key: id, Value: nodes[n].Object(id)}))})
+		}
 	}
 	return pieces, nil
 }
 
 // Join puts pieces together again whose files may have other names now.
 func (p Plan) Join(parts []Part, pieces []Piece) ([]byte, error) {
-	outputs := make([][]byte, len(pieces))
-	for n, piece := range pieces {
-		outputs[n] = piece.Outputs
+	of := make([][][]byte, len(parts))
+	for _, piece := range pieces {
+		of[piece.Part] = append(of[piece.Part], piece.Outputs)
+	}
+	outputs := make([][]byte, len(parts))
+	for n := range of {
+		var err error
+		if outputs[n], err = Union(of[n]); err != nil {
+			return nil, err
+		}
 	}
 	return Merge(parts, outputs)
 }

@@ -162,6 +162,28 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// The files of a node get their names one right after the other, whatever other nodes save.
+func TestPiecesOfABatch(t *testing.T) {
+	t.Parallel()
+	p, _ := split.Find([]byte(graph), []string{"9"}, everyClass)
+	parts := must.Get(p.Parts(3))(t)
+	var outputs [][]byte
+	for _, part := range parts {
+		outputs = append(outputs, outputsOf(part.From, part.Count))
+	}
+	pieces := must.Get(p.Pieces(parts, outputs))(t)
+	var order []string
+	for _, piece := range pieces {
+		nodes := parse(t, piece.Outputs).Keys()
+		require.Len(t, nodes, 1)
+		order = append(order, fmt.Sprint(nodes[0], " of ", piece.Part))
+	}
+	require.Equal(t, []string{"9 of 0", "9 of 1", "9 of 2", "10 of 0", "10 of 1", "10 of 2"}, order)
+	require.Equal(t, string(outputsOf(0, p.Batch)), string(must.Get(p.Join(parts, pieces))(t)))
+	_, err := p.Pieces(parts, outputs[1:])
+	require.ErrorIs(t, err, split.ErrOutputs)
+}
+
 // A part that lies about its outputs makes no outputs of the whole.
 func TestMergeRefuses(t *testing.T) {
 	t.Parallel()
