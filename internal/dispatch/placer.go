@@ -116,6 +116,7 @@ func (pl *placer) takeBack(p pass) {
 	slices.SortFunc(waiting, func(a, b job.Job) int { return int(a.CreatedAt - b.CreatedAt) })
 	pl.judged.able(idle, infos, needs)
 	pl.blame.avoidFailed(waiting, idle, needs)
+	pl.blame.avoidForParts(waiting, idle)
 	for _, pair := range schedule.Pick(waiting, idle, schedule.Warmth{}).Pairs {
 		runs[pair.Job.Key].AskBack()
 	}

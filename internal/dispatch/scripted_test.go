@@ -46,7 +46,7 @@ type scripted struct {
 type route func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
 func newScripted(t *testing.T) *scripted {
-	server := must(sim.New(sim.Config{TimeScale: 0.02, WorkPreview: 8}))
+	server := must(sim.New(sim.Config{TimeScale: 0.02, WorkPreview: 8, Models: map[string][]string{"checkpoints": {"a.safetensors"}}}))
 	s := &scripted{Server: server, routes: map[string]route{}}
 	s.web = loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.Method + " " + r.URL.EscapedPath()
