@@ -1,6 +1,9 @@
 package dispatch
 
 import (
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,9 +46,7 @@ func TestWaitingPartIsNotTakenBack(t *testing.T) {
 		require.Same(t, b.at(key), b.waitsThere(part))
 		before := b.Job(part).Fence
 
-		other := newScripted(t)
-		name := must(b.fleet.AddStatic(other.web.URL))
-		b.fleet.Observe(fleet.InstanceReport{Name: name, URL: other.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, GPU: "NVIDIA GeForce RTX 4090"})
+		name := b.addOther()
 		eventually(t, func() bool { return b.Instances.Get(name) != nil && b.Instances.Get(name).Abilities() != nil }, deadline, 10*time.Millisecond)
 		require.Never(t, func() bool { return b.Job(part).Fence != before }, 5*time.Second, 100*time.Millisecond)
 		require.NotContains(t, b.logged(), "taken back")
@@ -53,4 +54,61 @@ func TestWaitingPartIsNotTakenBack(t *testing.T) {
 		b.reaches(key, job.Cancelled)
 		b.leaves(part)
 	})
+}
+
+// If the files of a part are gone before the hub has fetched them, only that part is made again, and the
+// instance that has made the first is not blamed.
+func TestFilesOfAPartAreGone(t *testing.T) {
+	inBubbles(t, map[string]func(there *scripted) (forgets func() bool){
+		"they were deleted, and it has its results in its cache": func(there *scripted) func() bool {
+			there.on("GET /view", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusNotFound) })
+			var freed atomic.Bool
+			there.on("POST /free", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				there.on("GET /view", nil)
+				freed.Store(true)
+				next.ServeHTTP(w, r)
+			})
+			return freed.Load
+		},
+		"its instance goes": func(there *scripted) func() bool {
+			there.on("GET /view", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+				there.Kill()
+				w.WriteHeader(http.StatusBadGateway)
+			})
+			return func() bool { return true }
+		},
+	}, func(t *testing.T, spoil func(there *scripted) (forgets func() bool)) {
+		b := newDispatching(t, 2, func(b *dispatching, _ *Config) { b.settings.Split = true })
+		b.connects(2)
+		key := b.submit(strings.Replace(longBatch, "10000", "1000", 1), inTwo)
+		eventually(t, func() bool { return len(b.Job(key).Parts) == 1 }, deadline, 10*time.Millisecond)
+		part := b.Job(key).Parts[0]
+		b.runs(part)
+		first := b.at(key)
+		forgets := spoil(b.at(part))
+		var j job.Job
+		eventually(t, func() bool {
+			j = b.Job(key)
+			return j.State == job.Done
+		}, 10*time.Minute, 100*time.Millisecond)
+		require.Empty(t, j.Lost)
+		require.Empty(t, j.FailedAt)
+		require.Equal(t, first.name, j.Run.Instance)
+		started := 0
+		for _, i := range b.instances {
+			started += i.Started()
+		}
+		require.Equal(t, 3, started, "only one part was made again")
+		require.Equal(t, 2, strings.Count(string(b.entry(key).Outputs), "ComfyUI_"))
+		require.True(t, forgets(), "the instance would name the same files again")
+	})
+}
+
+// addOther adds an instance with another GPU than the others.
+func (b *dispatching) addOther() (name string) {
+	other := newScripted(b.t)
+	name = must(b.fleet.AddStatic(other.web.URL))
+	other.name, b.instances = name, append(b.instances, other)
+	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: other.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, GPU: "NVIDIA GeForce RTX 4090"})
+	return name
 }

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -51,36 +53,53 @@ func (r dividing) undivide(ctx context.Context, reason string) result {
 	return result{kind: excused, cause: Results, reason: reason + "; it runs as a whole"}
 }
 
+// mostRedone bounds how often parts of a run are made again because their files are gone.
+const mostRedone = 3
+
 // gather waits for the other parts, and returns the outputs of all. An end of one that is none of
-// the outputs is the end of the job.
+// the outputs is the end of the job. A part whose files are gone is made again.
 func (v *division) gather(ctx context.Context, first comfyui.Entry) ([]byte, result) {
+	fetched := make([]*outputs, len(v.parts))
+	fetched[0] = v.r.files
+	for range 1 + mostRedone {
+		all, again, res := v.assemble(ctx, first, fetched)
+		if !again {
+			return all, res
+		}
+	}
+	return nil, dividing{v.r}.undivide(ctx, "the files of its parts cannot be fetched")
+}
+
+// assemble is gather as long as no part must be made again. fetched are the files of the parts that it
+// has already.
+func (v *division) assemble(ctx context.Context, first comfyui.Entry, fetched []*outputs) (all []byte, again bool, res result) {
 	ends, res := v.await(ctx)
 	if res.kind != undecided {
-		return nil, res
+		return nil, false, res
 	}
 	raw, metas := [][]byte{first.Outputs}, [][]byte{first.Meta}
 	for _, end := range ends {
 		entry, ok := comfyui.ParseEntry(end.Entry)
 		if !ok || end.State != job.Done {
-			return nil, v.fails(ctx, end.State, entry)
+			return nil, false, v.fails(ctx, end.State, entry)
 		}
 		raw, metas = append(raw, entry.Outputs), append(metas, entry.Meta)
 	}
 	pieces, err := v.plan.Pieces(v.parts, raw)
 	if err != nil {
-		return nil, dividing{v.r}.undivide(ctx, err.Error())
+		return nil, false, dividing{v.r}.undivide(ctx, err.Error())
 	}
-	if res = v.name(ctx, ends, pieces); res.kind != undecided {
-		return nil, res
+	if again, res = v.name(ctx, ends, pieces, fetched); again || res.kind != undecided {
+		return nil, again, res
 	}
-	all, err := v.plan.Join(v.parts, pieces)
+	all, err = v.plan.Join(v.parts, pieces)
 	if err != nil {
-		return nil, dividing{v.r}.undivide(ctx, err.Error())
+		return nil, false, dividing{v.r}.undivide(ctx, err.Error())
 	}
 	if v.meta, err = split.Union(metas); err != nil {
 		v.meta = nil // servers before 2024-08 have none
 	}
-	return all, result{}
+	return all, false, result{}
 }
 
 // await waits until the other parts have ended, or one has not ended well.
@@ -169,28 +188,31 @@ func (v *division) fails(ctx context.Context, state job.State, entry comfyui.Ent
 }
 
 // name gives the pieces of all parts' outputs their names at the hub, in order and one right after the
-// other, and waits for the files of the other parts.
-func (v *division) name(ctx context.Context, ends []queue.PartEnd, pieces []split.Piece) result {
-	r := v.r
-	files, at, part := []*outputs{r.files}, []string{r.conn.Name}, 0
-	for _, end := range ends {
-		other := newOutputs(r)
-		r.files.join(other)
-		files, at = append(files, other), append(at, end.Instance)
+// other, and waits for the files of the other parts. It reports whether a part is made again, since its
+// files are gone.
+func (v *division) name(ctx context.Context, ends []queue.PartEnd, pieces []split.Piece, fetched []*outputs) (again bool, res result) {
+	r, part := v.r, 0
+	at := []string{r.conn.Name}
+	for n, end := range ends {
+		at = append(at, end.Instance)
+		if fetched[n+1] == nil {
+			fetched[n+1] = newOutputs(r)
+			r.files.join(fetched[n+1])
+		}
 	}
 	res, err := collecting{r}.meanwhile(ctx, "fetching the files of the parts", func(ctx context.Context) (err error) {
 		var named []job.FileRef
 		for n := range pieces {
 			part = pieces[n].Part
-			if pieces[n].Outputs, err = v.nameOf(ctx, files[part], at[part], pieces[n].Outputs, named); err != nil {
+			if pieces[n].Outputs, err = v.nameOf(ctx, fetched[part], at[part], pieces[n].Outputs, named); err != nil {
 				return err
 			}
 			for _, f := range comfyui.Files(pieces[n].Outputs) {
 				named = append(named, f.Ref)
 			}
 		}
-		for part = 1; part < len(files); part++ { // the run waits for its own
-			if err := files[part].settle(ctx); err != nil {
+		for part = 1; part < len(fetched); part++ { // the run waits for its own
+			if err := fetched[part].settle(ctx); err != nil {
 				return err
 			}
 		}
@@ -198,20 +220,33 @@ func (v *division) name(ctx context.Context, ends []queue.PartEnd, pieces []spli
 	})
 	switch {
 	case res.kind != undecided:
-		return res
+		return false, res
 	case err == nil:
-		return result{}
+		return false, result{}
 	case ctx.Err() != nil:
-		return result{kind: dropped}
+		return false, result{kind: dropped}
 	case part == 0:
-		return result{kind: lost, cause: Results, reason: "its output files cannot be read: " + err.Error()}
+		return false, result{kind: lost, cause: Results, reason: "its output files cannot be read: " + err.Error()}
+	case errors.Is(err, files.ErrStorage), errors.Is(err, panics.ErrPanic): // so it would be with other files
+		return false, collecting{r}.settled(ctx, err)
+	case !v.redo(ctx, part, fetched[part], err):
+		return false, result{kind: dropped}
 	}
-	if err := r.retry(ctx, "make a part again", func(ctx context.Context) error {
+	fetched[part] = nil
+	return true, result{}
+}
+
+// redo has a part made again whose files are gone, and reports whether the run is still this hub's.
+func (v *division) redo(ctx context.Context, part int, gone *outputs, cause error) bool {
+	r := v.r
+	r.log.Warn("a part of a run is made again: its files are gone", "part", v.others[part-1].Key, "error", cause)
+	if errors.Is(cause, files.ErrGone) && gone.part != nil {
+		dropCache(ctx, gone.part) // it would name the files of its last run again
+	}
+	r.files.leave(gone)
+	return r.retry(ctx, "make a part again", func(ctx context.Context) error {
 		return r.d.Queue.Redo(ctx, r.Lease(), v.others[part-1].Key)
-	}); err != nil {
-		return result{kind: dropped}
-	}
-	return collecting{r}.settled(ctx, err)
+	}) == nil
 }
 
 // nameOf is outputs.name for a part, whose instance may be away for a while. The names follow those

@@ -53,6 +53,14 @@ func (o *outputs) join(part *outputs) {
 	o.parts = append(o.parts, part)
 }
 
+// leave ends the copies of a part that is made again, and forgets its names.
+func (o *outputs) leave(part *outputs) {
+	part.stop()
+	o.life.Lock()
+	defer o.life.Unlock()
+	o.parts = slices.DeleteFunc(o.parts, func(one *outputs) bool { return one == part })
+}
+
 // joined returns the outputs of the run's other parts.
 func (o *outputs) joined() []*outputs {
 	o.life.Lock()

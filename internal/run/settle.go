@@ -121,17 +121,17 @@ func (r collecting) settled(ctx context.Context, err error) result {
 		return result{kind: hopeless, reason: "the hub's storage does not take an output file"}
 	case errors.Is(err, files.ErrGone) && len(r.cached) > 0:
 		// It named a file of an earlier run, which somebody has deleted, and would name it again.
-		r.dropCache(ctx)
+		dropCache(ctx, r.conn)
 	}
 	return result{kind: lost, cause: Results, reason: err.Error()}
 }
 
-// dropCache makes the instance forget the results of earlier runs.
-func (r collecting) dropCache(ctx context.Context) {
+// dropCache makes an instance forget the results of earlier runs.
+func dropCache(ctx context.Context, conn *instance.Link) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := r.conn.Client.Free(ctx, false, true); err != nil {
-		r.log.Debug("cannot free the instance's memory", "error", err)
+	if err := conn.Client.Free(ctx, false, true); err != nil {
+		conn.Log.Debug("cannot free the instance's memory", "error", err)
 	}
-	r.conn.Loads(nil)
+	conn.Loads(nil)
 }
