@@ -112,3 +112,26 @@ func (b *dispatching) addOther() (name string) {
 	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: other.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, GPU: "NVIDIA GeForce RTX 4090"})
 	return name
 }
+
+// A prompt whose first part is lost and then goes to an instance with another GPU is made there as a whole:
+// no batch has pictures of two.
+func TestPartsAreOfOneGPU(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 2, func(b *dispatching, _ *Config) { b.settings.Split = true })
+		b.connects(2)
+		key := b.submit(strings.Replace(longBatch, "10000", "1000", 1), inTwo)
+		eventually(t, func() bool { return len(b.Job(key).Parts) == 1 }, deadline, 10*time.Millisecond)
+		part := b.Job(key).Parts[0]
+		b.runs(part)
+		name := b.addOther()
+		b.connects(3)
+		b.set(func(s *Settings) { s.ContactTimeout = time.Second })
+		b.at(key).Kill()
+		j := b.reaches(key, job.Done)
+		require.Len(t, j.Lost, 1)
+		require.Equal(t, name, j.Run.Instance)
+		require.True(t, j.Whole)
+		require.Equal(t, 2, strings.Count(string(b.entry(key).Outputs), "ComfyUI_"))
+		b.leaves(part)
+	})
+}

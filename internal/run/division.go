@@ -56,6 +56,11 @@ func (r dividing) divide(ctx context.Context) result {
 		return result{}
 	case again:
 		r.division = r.divided(r.conn.Abilities().Core)
+		if mixed, err := r.mixes(ctx); err != nil {
+			return result{kind: dropped}
+		} else if mixed {
+			r.division = nil
+		}
 	default:
 		r.division = r.worthDividing()
 	}
@@ -77,6 +82,23 @@ func (r dividing) divide(ctx context.Context) result {
 		return r.cancelledEnd()
 	}
 	return result{kind: dropped}
+}
+
+// mixes reports whether an instance with another GPU than this one's has made a part of the division, or
+// is making one: it rounds otherwise.
+func (r dividing) mixes(ctx context.Context) (mixed bool, err error) {
+	if r.division == nil {
+		return false, nil
+	}
+	err = r.retry(ctx, "look where the parts are made", func(ctx context.Context) error {
+		ends, err := r.d.Queue.PartEnds(ctx, r.division.keys())
+		mixed = slices.ContainsFunc(ends, func(e queue.PartEnd) bool {
+			_, known := r.d.Fleet.Instance(e.Instance)
+			return known && e.State != job.Queued && r.d.Reports.Gpu(e.Instance) != r.d.Reports.Gpu(r.conn.Name)
+		})
+		return err
+	})
+	return mixed, err
 }
 
 // splitting returns the change of the queue that notes how the job is made.
