@@ -71,7 +71,6 @@ type keys struct{ db *redis.DB }
 func (k keys) job(key string) string        { return k.db.Key("q", "job", key) }
 func (k keys) body(key string) string       { return k.db.Key("q", "body", key) }
 func (k keys) secret(key string) string     { return k.db.Key("q", "secret", key) }
-func (k keys) forgotten(key string) string  { return k.db.Key("q", "forgotten", key) }
 func (k keys) entry(key string) string      { return k.db.Key("q", "entry", key) }
 func (k keys) waiting() string              { return k.db.Key("q", "waiting") }
 func (k keys) waitingJobs() string          { return k.db.Key("q", "waiting_jobs") }

@@ -107,7 +107,7 @@ func (q *Lookup) Get(ctx context.Context, key string) (job.Job, error) {
 // Removed reports whether a job that Get does not find was removed on purpose within the last half hour,
 // such as a part whose job has ended.
 func (q *Lookup) Removed(ctx context.Context, key string) (bool, error) {
-	n, err := q.db.Client().Exists(ctx, q.keys.forgotten(key)).Result()
+	n, err := q.db.Client().Exists(ctx, q.db.Key("q", "forgotten", key)).Result()
 	if err != nil {
 		return false, fmt.Errorf("queue: %w", err)
 	}
