@@ -65,6 +65,8 @@ func TestFailedReloadIsHarmless(t *testing.T) {
 		ready, answer := s.call(http.MethodGet, s.admin, "/comfyhub/ready", "")
 		require.Equal(t, http.StatusOK, ready, answer)
 	}
+	require.ErrorContains(t, s.load("max_upload 1KiB\nkeda localhost:9190 {\n\ttls /dev/null/a /dev/null/b\n\tclients /dev/null/c\n}"), "keda: ")
+	require.NotEqual(t, http.StatusRequestEntityTooLarge, s.postSized(2<<10), "the old settings hold")
 	socket.awaitEnd(s.prompt("ann", 0.1, 1))
 }
 
