@@ -119,14 +119,14 @@ func TestPartsAreOfOneGPU(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 2, func(b *dispatching, _ *Config) { b.settings.Split = true })
 		b.connects(2)
-		key := b.submit(strings.Replace(longBatch, "10000", "1000", 1), inTwo)
+		key := b.submit(strings.Replace(longBatch, "10000", "5000", 1), inTwo)
 		eventually(t, func() bool { return len(b.Job(key).Parts) == 1 }, deadline, 10*time.Millisecond)
 		part := b.Job(key).Parts[0]
 		b.runs(part)
-		name := b.addOther()
-		b.connects(3)
 		b.set(func(s *Settings) { s.ContactTimeout = time.Second })
 		b.at(key).Kill()
+		b.lost(key)
+		name := b.addOther() // the only idle one
 		j := b.reaches(key, job.Done)
 		require.Len(t, j.Lost, 1)
 		require.Equal(t, name, j.Run.Instance)
