@@ -87,6 +87,7 @@ const known = {
     ['it could not be split', 'его не удалось разделить'],
     ['a part of it has no end', 'у его части нет конца'],
     ['a part of it found no instance in time', 'для его части вовремя не нашлось сервера'],
+    ['the files of its parts cannot be fetched', 'файлы его частей не удаётся получить'],
     ['the instance of a part is gone', 'сервер одной из частей пропал'],
     ['an input file is gone', 'пропал входной файл'],
     ["the hub's storage cannot be read", 'хранилище хаба не читается'],
