@@ -145,6 +145,13 @@ func (r *Rental) left() string {
 		if err != nil {
 			return err.Error()
 		}
+		stops, err := h.running.Queue.Stops(r.w.ended)
+		if err != nil {
+			return err.Error()
+		}
+		if len(stops) > 0 { // a machine that is away when it is to go may run something for lostAfter
+			return fmt.Sprintf("%s stops %v", h.name, stops)
+		}
 		if s := list[0]; s.Wanted != len(machines) || s.Have != len(machines) || s.Starting != 0 || s.Leaving != 0 || s.Error != "" {
 			return fmt.Sprintf("%s says %+v", h.name, s)
 		}
