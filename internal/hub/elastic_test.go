@@ -68,7 +68,7 @@ func TestElasticFleet(t *testing.T) {
 			cloud.b = b
 			b.settings.Operators = []string{"root"}
 			b.settings.Scale = []scale.Class{{Name: "gpu", Instances: []string{"*"}, Max: 3, IdleAfter: time.Minute, Price: 2, Budget: 10, Provider: cloud}}
-		})
+		}, onRunPod(&overflowtest.Endpoint{}, func(o *config.Overflow) { o.After = 24 * time.Hour })) // its slots are no machines
 		require.Equal(t, http.StatusForbidden, statusOf(b.as("ann", "GET", "/hub/scale", "")))
 		require.Equal(t, http.StatusNotFound, statusOf(b.as("root", "GET", "/hub/scale?class=none", "")))
 		const jobs = 12

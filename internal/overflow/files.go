@@ -12,6 +12,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/facade"
 )
@@ -21,6 +22,9 @@ const (
 	maxFiles = 1000
 	maxBytes = 8 << 30
 )
+
+// silentFor is how long a link may give nothing before it is fetched anew.
+const silentFor = time.Minute
 
 // extension is that of a file name. It says what a file is.
 var extension = regexp.MustCompile(`^\.[A-Za-z0-9]{1,8}$`)
@@ -70,15 +74,34 @@ func (k *keeper) open(ctx context.Context, f OutputFile) (content io.Reader, don
 		}
 		return base64.NewDecoder(base64.StdEncoding, strings.NewReader(text)), func() {}, nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
 	body, _, err := k.e.fetch.Get(ctx, f.URL, "*/*")
 	if err != nil {
+		cancel()
 		if of, ok := errors.AsType[*url.Error](err); ok { // the link is a secret
 			err = of.Err
 		}
 		k.e.o.Log.Warn("a file of a run cannot be fetched", "endpoint", k.e.o.Name, "reason", clip(err.Error()))
 		return nil, nil, errors.New("a file of the run cannot be fetched") // an address is not for the client
 	}
-	return body, func() { _ = body.Close() }, nil
+	silence := time.AfterFunc(silentFor, cancel)
+	silence.Stop() // it counts while something is to come
+	return heard{body, silence}, func() { cancel(); _ = body.Close() }, nil
+}
+
+// heard is a file that is given up when nothing of it comes any more: however long it is, a file
+// that stands still holds a slot of the endpoint.
+type heard struct {
+	io.Reader
+
+	silence *time.Timer
+}
+
+// Read implements [io.Reader].
+func (h heard) Read(p []byte) (int, error) {
+	h.silence.Reset(silentFor)
+	defer h.silence.Stop() // storing what has come may take longer
+	return h.Reader.Read(p)
 }
 
 // extensionOf is that of a file by its name, else by its content.

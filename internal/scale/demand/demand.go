@@ -5,6 +5,7 @@ package demand
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -71,7 +72,7 @@ func (e *Fleet) Look(ctx context.Context, classes []scale.Class) (map[string]sca
 	for n, class := range classes {
 		v := scale.View{Waiting: need.waiting[n]}
 		for _, i := range all {
-			if class.Has(i.Name) {
+			if isMachine(class, i.Name) {
 				i.Busy = i.Busy || at[i.Name]
 				i.Left, i.Needed = max(need.Free(i.Name), 0), need.sets[n][schedule.SetOf(e.Dispatch.Instances.Activity(i.Name).Models)]
 				v.Instances = append(v.Instances, i)
@@ -80,6 +81,12 @@ func (e *Fleet) Look(ctx context.Context, classes []scale.Class) (map[string]sca
 		views[class.Name] = v
 	}
 	return views, nil
+}
+
+// isMachine reports whether an instance is a machine of a class: slots of endpoints are none, even if
+// the class is of all names.
+func isMachine(c scale.Class, instance string) bool {
+	return !strings.HasPrefix(instance, fleet.OverflowScheme+":") && c.Has(instance)
 }
 
 // instances lists the present instances, those of other hubs included.
@@ -143,7 +150,7 @@ func (e *Fleet) demand(ctx context.Context, classes []scale.Class, jobs []job.Jo
 	}
 	can := e.offers(classes, needs)
 	fixed := slices.DeleteFunc(slices.Clone(d.Spots), func(s schedule.Spot) bool {
-		return slices.ContainsFunc(classes, func(c scale.Class) bool { return c.Has(s.Name) })
+		return slices.ContainsFunc(classes, func(c scale.Class) bool { return isMachine(c, s.Name) })
 	})
 	for _, j := range jobs {
 		if d.fits(fixed, j) {
@@ -210,7 +217,7 @@ func (e *Fleet) offers(classes []scale.Class, needs map[string][]byte) []offer {
 	for n, class := range classes {
 		o := offer{classes: map[string][]string{}, unknown: true, names: class.Instances, reserved: e.Reserved()}
 		for name, info := range infos {
-			if !class.Has(name) {
+			if !isMachine(class, name) {
 				continue
 			}
 			o.unknown = false
