@@ -37,7 +37,7 @@ func (l *listener) heard(e queue.Event) {
 	switch e.Kind {
 	case queue.Resync:
 		l.line.heard()
-		l.work.Go(l.log, "putting back what Redis has lost", func() { l.leases.Heal(l.ctx) })
+		l.work.Go(l.log, "putting back what Redis has lost", func() { l.leases.HealSoon(l.ctx) })
 		l.signal.Wake()
 		l.streams.Statuses.JobChanged("", "")
 	case queue.Queued:

@@ -102,6 +102,13 @@ func (c *copies) gaveBack(server string) {
 	c.server, c.settled = server, true
 }
 
+// lacks reports whether an incarnation of Redis may lack what is known here.
+func (c *copies) lacks(server string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server != server
+}
+
 // has reports whether there is a copy of a name.
 func (c *copies) has(key nameKey) bool {
 	if c == nil {

@@ -131,6 +131,7 @@ func TestLostNamesArePutBack(t *testing.T) {
 		e := must(l.other.Resolve(t.Context(), tenant, output("x_00001_.png")))
 		require.Equal(t, stored.Key, e.Key)
 		require.NoError(t, must(l.other.Open(t.Context(), e, 0, -1)).Close())
+		l.other.recovery.settled.Store(nil) // no hub is left that could put it back
 		_, err := l.other.Resolve(t.Context(), tenant, output("x_00003_.png"))
 		require.ErrorIs(t, err, ErrNotFound, "it was removed on purpose")
 		after := allOf(t, l.db)
@@ -139,6 +140,20 @@ func TestLostNamesArePutBack(t *testing.T) {
 		}
 		require.Equal(t, "x_00002_.png", l.allot(l.Store, made("a", "x_00002_.png", "2")), "a file that is met again keeps its name")
 	})
+}
+
+// A hub that is asked for a name that another one has given waits for that to put it back.
+func TestLostNamesOfAnotherHub(t *testing.T) {
+	t.Parallel()
+	l, rewind := losesWrites(t, func(*losing) {})
+	name := output(l.allot(l.Store, made("a", "x_00001_.png", "1")))
+	rewind()
+	ctx, cancel := context.WithTimeout(t.Context(), settleFor/10)
+	defer cancel()
+	_, err := l.other.Resolve(ctx, tenant, name)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, l.recovery.Heal(t.Context()))
+	must(l.other.Resolve(t.Context(), tenant, name))
 }
 
 // allOf reads counts that scripts keep.

@@ -6,11 +6,21 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/notebook"
 	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+const (
+	// settleFor is how long a name may still be put back after Redis was restarted or replaced: each hub
+	// puts back those that it has given as soon as it reaches Redis again.
+	settleFor = 2 * time.Second
+	// settlePoll is how often it is looked for meanwhile.
+	settlePoll = 50 * time.Millisecond
 )
 
 // Recovery keeps one law: a name that was given is not lost with the last writes of a Redis that was
@@ -24,6 +34,8 @@ type Recovery struct {
 	// turn is held while Redis is being asked.
 	turn *semaphore.Weighted
 	seen string // the last incarnation; "" before the first
+	// settled is until when hubs put back what the last change of it has lost.
+	settled atomic.Pointer[time.Time]
 }
 
 // Heal puts back the names given by this process within the last minute that Redis has lost, if
@@ -46,6 +58,8 @@ func (r *Recovery) Heal(ctx context.Context) error {
 		r.saw(now)
 		return nil
 	}
+	until := time.Now().Add(settleFor)
+	r.settled.Store(&until)
 	restored := 0
 	for _, c := range r.copies.list() {
 		done, err := r.restore(ctx, c)
@@ -65,6 +79,33 @@ func (r *Recovery) Heal(ctx context.Context) error {
 		r.log.Warn("Redis had lost names of files, which were put back", "names", restored)
 	}
 	return nil
+}
+
+// reread reads once more what Redis does not have. If it may have lost it, that is put back first, and
+// another hub that has it has some time to do so.
+func (r *Recovery) reread(ctx context.Context, read func() (string, error)) (string, error) {
+	if r.copies == nil {
+		return "", redis.Nil
+	}
+	now, err := r.db.Incarnation(ctx)
+	if err == nil && r.copies.lacks(now) {
+		err = r.Heal(ctx)
+	}
+	if err != nil {
+		return "", err
+	}
+	for {
+		raw, err := read()
+		until := r.settled.Load()
+		if !errors.Is(err, redis.Nil) || until == nil || time.Now().After(*until) {
+			return raw, err
+		}
+		select {
+		case <-time.After(settlePoll):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
 }
 
 // saw notes that an incarnation of Redis has all names that this process knows. The caller has the

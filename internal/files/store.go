@@ -104,13 +104,10 @@ func (s *Store) Resolve(ctx context.Context, tenant string, ref job.FileRef) (En
 }
 
 func (s *Store) resolve(ctx context.Context, tenant string, p place) (Entry, error) {
-	raw, err := s.db.Client().HGet(ctx, s.keys.folder(tenant, p), p.name).Result()
-	if errors.Is(err, redis.Nil) && s.copies.has(nameKey{tenant, p}) {
-		// Redis may have lost it, or another hub may have removed it.
-		if err := s.recovery.Heal(ctx); err != nil {
-			return Entry{}, err
-		}
-		raw, err = s.db.Client().HGet(ctx, s.keys.folder(tenant, p), p.name).Result()
+	read := func() (string, error) { return s.db.Client().HGet(ctx, s.keys.folder(tenant, p), p.name).Result() }
+	raw, err := read()
+	if errors.Is(err, redis.Nil) {
+		raw, err = s.recovery.reread(ctx, read)
 	}
 	if errors.Is(err, redis.Nil) {
 		return Entry{}, ErrNotFound

@@ -75,6 +75,16 @@ func (l *Leases) Heal(ctx context.Context) {
 	}
 }
 
+// HealSoon is Heal for when Redis has just come back. It is repeated if it fails, as calls on old
+// connections do, until Tend would do it: other hubs lack what this one is to put back.
+func (l *Leases) HealSoon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, l.Lease()/3)
+	defer cancel()
+	for pauses := retry.New(20*time.Millisecond, time.Second); l.Queue.Heal(ctx) != nil && ctx.Err() == nil; {
+		pauses.Wait(ctx)
+	}
+}
+
 func (l *Leases) renew(ctx context.Context) {
 	held := l.Runs.Leases()
 	if len(held) == 0 {
