@@ -185,11 +185,12 @@ func (c *course) letGo(name string) {
 }
 
 // takeBack lets drained instances go on in place of starting others, those that were drained last
-// first, and returns how many are still to be started.
+// first, and returns how many are still to be started. One that the provider may be removing already
+// stays drained until a later change has been taken: it would lose what it was given.
 func (c *course) takeBack(starts int) int {
 	candidates := slices.DeleteFunc(slices.Concat(c.leaving, c.ready), func(name string) bool {
 		m := c.rec.Machines[name]
-		return m.Drained == 0 || m.Drained == c.now || m.Removed != 0 || m.Seen != c.now
+		return m.Drained == 0 || m.Drained == c.now || m.Removed != 0 || m.Doomed || m.Seen != c.now
 	})
 	slices.SortStableFunc(candidates, func(a, b string) int {
 		return int(c.rec.Machines[b].Drained - c.rec.Machines[a].Drained)

@@ -1,7 +1,15 @@
 package scale
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -84,4 +92,41 @@ func TestClassThatComesBackHasSpent(t *testing.T) {
 	require.Empty(t, rec.spentOn(8))
 	rec.Spent = 0
 	require.Empty(t, rec.spentOn(7))
+}
+
+// A machine that was to be removed by a call without an answer is not taken back: the provider may
+// come to it yet. An answer, even a refusal, says that it will not.
+func TestMachineThatMayBeRemovedIsNotTakenBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		taken bool
+	}{
+		"too late":         {fmt.Errorf("the webhook failed: %w", context.DeadlineExceeded), false},
+		"reset":            {&net.OpError{Op: "read", Err: syscall.ECONNRESET}, false},
+		"ended":            {io.EOF, false},
+		"nobody there":     {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		"dial too late":    {&net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, true},
+		"refused in words": {errors.New("the webhook answered with 500"), true},
+	} {
+		const now = 100_000_000
+		rec := decode("")
+		rec.Machines = map[string]machine{"a": {Seen: now, Drained: now - 1}}
+		rec.Change = &Change{Remove: []string{"a"}}
+		rec.failed(now, c.err)
+		view := View{Instances: []Instance{{Name: "a", Works: true, Stopped: true}}, Waiting: []time.Duration{time.Second}}
+		plan := func() []string {
+			again := &course{class: Class{Name: "gpu", Instances: []string{"*"}, Max: 1, IdleAfter: time.Minute}, now: now, rec: &rec, view: view, watch: newWatch(now, time.Minute)}
+			again.plan()
+			return again.undrain
+		}
+		require.Equal(t, c.taken, slices.Equal([]string{"a"}, plan()), name)
+		if !c.taken {
+			rec.Retry = 0
+			plan()
+			require.Equal(t, []string{"a"}, rec.Change.Remove, "%s: it is told again", name)
+			rec.Change.Remove = nil
+			rec.done(now)
+			require.Equal(t, []string{"a"}, plan(), "%s: a later call was answered", name)
+		}
+	}
 }

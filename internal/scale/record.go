@@ -2,7 +2,10 @@ package scale
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
+	"net"
 	"slices"
 	"time"
 )
@@ -69,6 +72,8 @@ type machine struct {
 	// not.
 	Drained int64 `json:"drained,omitempty"`
 	Removed int64 `json:"removed,omitempty"`
+	// Doomed says that a call to remove it has failed, and may be acted on yet.
+	Doomed bool `json:"doomed,omitempty"`
 }
 
 func decode(text string) record {
@@ -124,6 +129,10 @@ func (r *record) done(now int64) {
 	for range r.Change.Start {
 		r.Asked = append(r.Asked, now)
 	}
+	for name, m := range r.Machines { // what comes of an earlier call now is too late
+		m.Doomed = false
+		r.Machines[name] = m
+	}
 	for _, name := range r.Change.Remove {
 		m := r.Machines[name]
 		m.Removed = now
@@ -134,10 +143,27 @@ func (r *record) done(now int64) {
 
 // failed notes that the provider has not. What has become of the change nobody knows, so the next
 // one says everything again.
-func (r *record) failed(now int64, why string) {
-	r.Told, r.Change, r.Sealed, r.Error = -1, nil, "", why
+func (r *record) failed(now int64, err error) {
+	if unclear(err) {
+		for _, name := range r.Change.Remove {
+			m := r.Machines[name]
+			m.Doomed = true
+			r.Machines[name] = m
+		}
+	}
+	r.Told, r.Change, r.Sealed, r.Error = -1, nil, "", clip(err.Error())
 	r.Retry = now + pauseAfter(r.FailedCalls, firstRetry, mostRetry)
 	r.FailedCalls++
+}
+
+// unclear reports whether a call that failed may be acted on later: no answer has come.
+func unclear(err error) bool {
+	op, ofNetwork := errors.AsType[*net.OpError](err)
+	if ofNetwork && op.Op == "dial" {
+		return false
+	}
+	late, ok := errors.AsType[net.Error](err)
+	return ofNetwork || ok && late.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // pauseAfter is the pause after a failure that so many came before, in milliseconds.

@@ -201,7 +201,7 @@ func (s *Scaler) call(ctx context.Context, c *course) error {
 	}
 	log := s.o.Log().With("class", c.class.Name, "change", change.ID, "wanted", change.Wanted, "start", change.Start, "remove", len(change.Remove))
 	if err != nil {
-		c.rec.failed(c.now, clip(err.Error()))
+		c.rec.failed(c.now, err)
 		if err := s.store.keep(ctx, c.class.Name, c.rec.encode()); err != nil {
 			return err
 		}
