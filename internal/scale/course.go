@@ -62,21 +62,16 @@ func (c *course) replaced() int {
 		return 0
 	}
 	there := map[string]bool{}
-	present := 0
 	for _, i := range c.view.Instances {
 		there[i.Name] = true
-		if m, known := c.rec.Machines[i.Name]; known && m.Removed == 0 {
+	}
+	present, away := 0, 0
+	for name, m := range c.rec.Machines {
+		switch {
+		case m.Removed != 0:
+		case there[name]:
 			present++
-		}
-	}
-	away := 0
-	for _, name := range c.lost {
-		if !there[name] {
-			away++
-		}
-	}
-	for _, e := range c.up {
-		if !there[e.Name] {
+		case !slices.Contains(c.ready, name): // else it was given up
 			away++
 		}
 	}
