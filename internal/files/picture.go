@@ -113,6 +113,11 @@ type sketch struct {
 	file   *os.File
 }
 
+// sketch returns an empty one, which counts toward the request of ctx.
+func (v *View) sketch(ctx context.Context) *sketch {
+	return &sketch{counted: counted{ctx: ctx, held: budget.From(ctx)}, dir: v.store.spool}
+}
+
 func (s *sketch) Write(p []byte) (int, error) {
 	if s.file == nil && s.fits(len(p)) {
 		s.size += int64(len(p))

@@ -3,10 +3,12 @@ package files
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/picture"
@@ -78,17 +80,15 @@ func (a pictureAsk) forInstance(src Source) url.Values {
 // servePicture sends a picture made from the file.
 func (v *View) servePicture(w http.ResponseWriter, r *http.Request, caller string, e Entry, ask pictureAsk) error {
 	made, err := v.picture(r.Context(), caller, e, ask)
-	switch {
-	case errors.Is(err, picture.ErrFormat), errors.Is(err, picture.ErrTooLarge):
+	typ := ask.form().Type()
+	if errors.Is(err, picture.ErrFormat) || errors.Is(err, picture.ErrTooLarge) {
 		// Pillow knows more formats than we do, and an instance may have more memory. The instance
 		// made the file itself: an upload has no source, so nobody can send a bomb to an instance
 		// this way.
-		sent, err := v.forwardPicture(w, r, caller, e, ask)
-		if !sent && err == nil {
-			err = &StatusError{http.StatusInternalServerError}
-		}
-		return err
-	case errors.Is(err, picture.ErrBomb):
+		made, typ, err = v.forwardPicture(r.Context(), caller, e, ask)
+	}
+	switch {
+	case errors.Is(err, picture.ErrBomb), errors.Is(err, errNoPicture):
 		// This is how ComfyUI answers what Pillow takes for a bomb. An instance is not asked: while
 		// decoding it, it would do nothing else.
 		return &StatusError{http.StatusInternalServerError}
@@ -97,7 +97,7 @@ func (v *View) servePicture(w http.ResponseWriter, r *http.Request, caller strin
 	}
 	defer made.Close()
 	w.Header().Set("Content-Disposition", disposition(e))
-	w.Header().Set("Content-Type", ask.form().Type())
+	w.Header().Set("Content-Type", typ)
 	w.Header().Set("Content-Length", strconv.FormatInt(made.size, 10))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
@@ -106,36 +106,43 @@ func (v *View) servePicture(w http.ResponseWriter, r *http.Request, caller strin
 	return nil
 }
 
-// forwardPicture has the file's instance make the picture; it returns false, with nothing sent, if
-// the instance cannot.
-func (v *View) forwardPicture(w http.ResponseWriter, r *http.Request, caller string, e Entry, ask pictureAsk) (bool, error) {
+// forwardFor is how long an instance may take to make a picture.
+const forwardFor = time.Minute
+
+// errNoPicture says that the file's instance cannot make the picture.
+var errNoPicture = errors.New("files: the instance makes no such picture")
+
+// forwardPicture has the file's instance make the picture, and keeps it as [View.picture] does: few
+// may ask at a time, and a slow client would hold up the others.
+func (v *View) forwardPicture(ctx context.Context, caller string, e Entry, ask pictureAsk) (made *sketch, typ string, err error) {
 	if e.Source == nil || v.options.Preview == nil {
-		return false, nil
+		return nil, "", errNoPicture
 	}
-	release, err := v.gate.AcquireAsked(r.Context(), caller)
+	release, err := v.gate.AcquireAsked(ctx, caller)
 	if err != nil {
-		return false, err
+		return nil, "", err
 	}
 	defer release()
-	resp, err := v.options.Preview(r.Context(), *e.Source, ask.forInstance(*e.Source))
+	within, cancel := context.WithTimeout(ctx, forwardFor)
+	defer cancel()
+	resp, err := v.options.Preview(within, *e.Source, ask.forInstance(*e.Source))
 	if err != nil {
-		return false, nil
+		return nil, "", errNoPicture
 	}
 	defer resp.Body.Close()
-	typ := resp.Header.Get("Content-Type")
+	typ = resp.Header.Get("Content-Type")
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(typ, "image/") {
-		return false, nil
+		return nil, "", errNoPicture
 	}
-	w.Header().Set("Content-Disposition", disposition(e))
-	w.Header().Set("Content-Type", typ)
-	if length := resp.Header.Get("Content-Length"); length != "" {
-		w.Header().Set("Content-Length", length)
+	made = v.sketch(ctx)
+	if n, err := io.Copy(made, io.LimitReader(resp.Body, maxPictureFile+1)); err != nil || n > maxPictureFile {
+		made.Close()
+		if errors.Is(err, ErrStorage) || errors.Is(err, budget.ErrFull) {
+			return nil, "", err
+		}
+		return nil, "", errNoPicture
 	}
-	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
-		v.send(r.Context(), w, resp.Body, resp.ContentLength)
-	}
-	return true, nil
+	return made, typ, nil
 }
 
 // maxPictureFile bounds the file of a picture that is decoded, in bytes.
@@ -168,7 +175,7 @@ func (v *View) render(ctx context.Context, src *pictureSource, header picture.He
 	if err != nil {
 		return nil, err
 	}
-	made := &sketch{counted: counted{ctx: ctx, held: budget.From(ctx)}, dir: v.store.spool}
+	made := v.sketch(ctx)
 	if err := picture.Encode(ctx, made, img, ask.form(), ask.quality); err != nil {
 		made.Close()
 		return nil, err

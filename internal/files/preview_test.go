@@ -215,14 +215,21 @@ func (u *unread) Write(p []byte) (int, error) {
 // What waits for clients that do not read is counted, takes up a small part of the memory for what
 // arrives, and is on the disk for the rest.
 func TestUnreadAnswers(t *testing.T) {
-	s := parallelStore(t)
-	v := NewView(s, newInstance().fetch, ViewOptions{})
+	s, i := parallelStore(t), newInstance()
 	_, data := noise(t, 300, 200)
 	s.mustUpload(t, input("noise.png"), data)
+	allotted(t, s, i, "x.avif", "not for us")
+	v := NewView(s, i.fetch, ViewOptions{Preview: func(context.Context, Source, url.Values) (*http.Response, error) {
+		rec := httptest.NewRecorder()
+		rec.Header().Set("Content-Type", "image/webp")
+		_, _ = rec.WriteString(data)
+		return rec.Result(), nil
+	}})
 	const clients, part = 20, 1 << 20
 	for name, query := range map[string]string{
-		"a picture": "filename=noise.png&type=input&channel=rgb",
-		"a file":    "filename=noise.png&type=input",
+		"a picture":           "filename=noise.png&type=input&channel=rgb",
+		"a file":              "filename=noise.png&type=input",
+		"made by an instance": "filename=x.avif&preview=webp",
 	} {
 		b := budget.New()
 		b.Resize(budget.Memory, part, 1, nil)
