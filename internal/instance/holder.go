@@ -30,6 +30,8 @@ const (
 	Moved
 	// Next: the run before this one is over on the instance, so this one is the next to begin.
 	Next
+	// Idle: the instance has reported that it has nothing to do.
+	Idle
 )
 
 // Event is one thing that happened to a link.

@@ -50,6 +50,9 @@ func (l *linker) reconcile(ctx context.Context, names []string) {
 		i, known := l.fleet.Instance(name)
 		conn := l.links.Get(name)
 		if conn != nil && known && i.URL == conn.URL && i.Key == conn.key {
+			if r := conn.Runs()[0]; r != nil && i.Report.Idle() {
+				r.Tell(Event{Kind: Idle})
+			}
 			continue
 		}
 		next := l.open(i, known)

@@ -105,7 +105,7 @@ func (r adopting) await(ctx context.Context, o queue.Orphan) (*instance.Link, re
 			return nil, result{kind: dropped}
 		case hubFailed:
 			return nil, result{kind: crashed}
-		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, moved, workDone, takeBackAsked, evictAsked, partHeard, partMoved, movedUp, silence: // only for a run with a connection
+		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, moved, workDone, takeBackAsked, evictAsked, partHeard, partMoved, movedUp, idleReported, silence: // only for a run with a connection
 		}
 	}
 }

@@ -54,6 +54,11 @@ func (r following) watch(ctx context.Context) result {
 			if res := looking(r).look(ctx); res.kind != undecided {
 				return res
 			}
+		case idleReported:
+			// Whatever it said was heard, unless a message was missed: the report may be older than the run.
+			if r.missed.messages && time.Since(r.asked) >= lookDown {
+				r.mail.put(runEvent{kind: lookAsked})
+			}
 		case lookAsked:
 			if res := looking(r).look(ctx); res.kind != undecided {
 				return res

@@ -39,6 +39,8 @@ const (
 	partMoved
 	// movedUp: the run before this one is over on the instance, so this one is the next to begin.
 	movedUp
+	// idleReported: the instance has reported that it has nothing to do.
+	idleReported
 	// leaseLost: another hub holds the job now.
 	leaseLost
 	// moved: the instance can now be reached at another address, over the event's connection.

@@ -232,7 +232,7 @@ func (h *holder) Job() job.Job { return (*Run)(h).Job() }
 
 // Tell implements [instance.Holder].
 func (h *holder) Tell(e instance.Event) {
-	kind := [...]eventKind{instance.Heard: frameArrived, instance.Up: socketUp, instance.Down: socketDown, instance.Moved: moved, instance.Next: movedUp}[e.Kind]
+	kind := [...]eventKind{instance.Heard: frameArrived, instance.Up: socketUp, instance.Down: socketDown, instance.Moved: moved, instance.Next: movedUp, instance.Idle: idleReported}[e.Kind]
 	h.mail.put(runEvent{kind: kind, frame: e.Frame, err: e.Err, conn: e.Link})
 }
 

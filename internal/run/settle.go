@@ -101,7 +101,7 @@ func (r collecting) meanwhile(ctx context.Context, work string, do func(context.
 			r.conn = e.conn
 		case partMoved:
 			showing(r).aside()
-		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, takeBackAsked, evictAsked, partHeard, movedUp, silence: // the instance has finished with it
+		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, takeBackAsked, evictAsked, partHeard, movedUp, idleReported, silence: // the instance has finished with it
 		}
 	}
 }
