@@ -167,7 +167,7 @@ var mayImport = map[string][]string{
 	"internal/callbacks":           {"internal/egress", "internal/queue", "internal/panics"},
 	"internal/panics":              {},
 	"internal/retry":               {},
-	"internal/redis/redistest":     {"internal/redis", "internal/testing/freeport", "internal/testing/programs"},
+	"internal/redis/redistest":     {"internal/redis", "internal/redis/engine", "internal/testing/freeport", "internal/testing/programs"},
 	"internal/testing/freeport":    {},
 	"internal/testing/programs":    {"internal/testing/freeport"},
 	"internal/tenantlru":           {},

@@ -16,6 +16,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/panics"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // Fetch asks an instance's /view for a file. Of the header, ranges and conditions are passed on;
@@ -203,24 +205,50 @@ func (c *Collector) copy(ctx context.Context, key flightKey, e Entry, o *opened)
 	if e.Source == nil {
 		return Entry{}, ErrGone
 	}
-	blob, copied, err := c.transfer(ctx, *e.Source, o)
+	copied, err := c.transfer(ctx, *e.Source, o)
+	o.drop() // naming it may take long
 	if err != nil {
 		return Entry{}, err
 	}
-	stored, err := c.store.SetStored(ctx, key.tenant, e, copied)
-	if errors.Is(err, errUnsafe) {
-		stored, err = c.setOld(ctx, key.tenant, e, copied)
-	}
+	stored, err := c.name(ctx, key.tenant, e, copied)
 	if err == nil {
 		c.kept(*e.Source, copied.SHA256)
 	}
-	if err == nil && stored.Key != blob {
-		// Another hub was faster; ours has a key that nobody else knows.
-		if err := c.store.storage.Delete(ctx, blob); err != nil {
-			c.log.Warn("a redundant copy stays until the next sweep", "error", err)
+	return stored, err
+}
+
+// name gives a copy to its file. A Redis that is away, or answers but takes nothing, is waited for:
+// the bytes are here, and fetching them again would leave another blob each time.
+func (c *Collector) name(ctx context.Context, tenant string, e Entry, copied Copied) (Entry, error) {
+	var trouble retry.Trouble
+	unclear := false // it may have its name already, and even be in the trash with that
+	for pauses := retry.New(firstCopyPause, longestCopyPause); ; {
+		stored, err := c.store.SetStored(ctx, tenant, e, copied)
+		if errors.Is(err, errUnsafe) {
+			stored, err = c.setOld(ctx, tenant, e, copied)
+		}
+		if !errors.Is(err, redis.ErrUnavailable) {
+			lost := errors.Is(err, ErrNotFound) || err == nil && stored.Key != copied.Key // another hub was faster
+			if lost && !unclear {
+				c.discard(ctx, copied.Key)
+			}
+			return stored, err
+		}
+		unclear = true
+		if trouble.IsNews(err) {
+			c.log.Warn("cannot name the copy of an output yet, will try again", "error", err)
+		}
+		if !pauses.Wait(ctx) {
+			return Entry{}, err
 		}
 	}
-	return stored, err
+}
+
+// discard deletes a copy that nothing else can name.
+func (c *Collector) discard(ctx context.Context, key string) {
+	if err := c.store.storage.Delete(ctx, key); err != nil {
+		c.log.Warn("a redundant copy stays until the next sweep", "error", err)
+	}
 }
 
 // setOld is SetStored for a blob that took so long that a sweep may have deleted it.
@@ -238,33 +266,33 @@ func (c *Collector) setOld(ctx context.Context, tenant string, e Entry, copied C
 }
 
 // transfer copies the bytes of a source into the storage under a new key.
-func (c *Collector) transfer(ctx context.Context, src Source, o *opened) (blob string, copied Copied, err error) {
+func (c *Collector) transfer(ctx context.Context, src Source, o *opened) (Copied, error) {
 	from := o.take(ctx, src)
 	if from == nil {
 		o.drop() // it holds a slot
 		leave, err := c.slots.enter(ctx, c.uplink(src.Instance))
 		if err != nil {
-			return "", Copied{}, err
+			return Copied{}, err
 		}
 		defer leave()
 		if from, err = startDownload(ctx, c.fetch, src, c.patience); err != nil {
-			return "", Copied{}, fmt.Errorf("files: fetch: %w", err)
+			return Copied{}, fmt.Errorf("files: fetch: %w", err)
 		}
 		defer from.drop()
 	}
 	body, err := keepsPromise(from, src.Filename)
 	if err != nil {
-		return "", Copied{}, fmt.Errorf("files: fetch: %w", err)
+		return Copied{}, fmt.Errorf("files: fetch: %w", err)
 	}
 	hash := sha256.New()
-	blob = outputKey(uuid.NewString())
+	blob := outputKey(uuid.NewString())
 	began := c.store.now()
 	size, err := c.store.storage.Write(ctx, blob, io.TeeReader(body, hash))
 	if err != nil {
-		return "", Copied{}, fmt.Errorf("files: copy: %w", err)
+		return Copied{}, fmt.Errorf("files: copy: %w", err)
 	}
 	c.store.fetched(size)
-	return blob, Copied{
+	return Copied{
 		Key: blob, Size: size, SHA256: hex.EncodeToString(hash.Sum(nil)), Modified: lastModified(from.header),
 		Began: began,
 	}, nil

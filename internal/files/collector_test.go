@@ -167,6 +167,22 @@ func TestCollectOnTwoHubs(t *testing.T) {
 	})
 }
 
+// What is copied of a name that is gone by then leaves nothing.
+func TestCollectOfALostName(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		i := newInstance()
+		ref := allotted(t, s, i, "x_00001_.png", "picture")
+		i.hook = func(*http.Response) {
+			if err := s.Remove(t.Context(), tenant, []job.FileRef{ref}); err != nil {
+				t.Error(err)
+			}
+		}
+		_, err := newCollector(t, s, i).Collect(t.Context(), tenant, ref)
+		require.ErrorIs(t, err, ErrNotFound)
+		require.Empty(t, s.blobKeys(t))
+	})
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -47,6 +47,35 @@ func TestCloseEndsACopyThatWaits(t *testing.T) {
 	}
 }
 
+// While Redis answers but takes nothing, an output that is here is not fetched again.
+func TestCopyWaitsForAFullRedis(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		db, full := redistest.Fillable(t)
+		s, i := newStore(t, db), newInstance()
+		c := newCollector(t, s, i)
+		ref := job.FileRef{Type: job.TypeOutput, Filename: "a_00001_.png"}
+		i.put(ref, "picture")
+		i.hook = func(*http.Response) { full(true) }
+		// As if the run were cached, so that it is fetched after it has its name.
+		names, wait, err := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler)).
+			Collect(t.Context(), tenant, []job.FileRef{ref}, nil, Target{Name: "gpu", Boot: "b1", Instance: i}, true)
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		i.mu.Lock()
+		require.Equal(t, 1, i.fetches)
+		i.mu.Unlock()
+		require.Len(t, s.blobKeys(t), 1)
+		require.False(t, must(s.Resolve(t.Context(), tenant, names[0])).Stored())
+		full(false)
+		require.NoError(t, wait(t.Context()))
+		require.Equal(t, 1, i.fetches)
+		require.Len(t, s.blobKeys(t), 1)
+		require.Equal(t, "picture", s.mustRead(t, names[0]))
+		c.Close()
+		require.NoError(t, db.Close())
+	})
+}
+
 // The outputs of a run are named at once and copied in the background. An output
 // that the instance does not have is lost.
 func TestTransferCollects(t *testing.T) {
