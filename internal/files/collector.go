@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -30,11 +31,14 @@ type Collector struct {
 	store *Store
 	fetch Fetch
 	slots *slots
-	// uplink and patience are the options of these names.
+	// uplink, patience, room and kept are the options of these names.
 	uplink   func(instance string) string
 	patience Patience
+	room     func() int64
 	kept     func(src Source, sha256 string)
 	log      *slog.Logger
+	// largest and small are the constants maxOutput and smallOutput, except in tests.
+	largest, small int64
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -68,6 +72,8 @@ type CollectorOptions struct {
 	Uplink func(instance string) string
 	// Patience is how long an instance may fail before its files count as lost.
 	Patience Patience
+	// Room is how much a large output may add to the storage now, in bytes. Default: anything.
+	Room func() int64
 	// Kept is told of each output that the storage has from now on. Optional; it must not block.
 	Kept func(src Source, sha256 string)
 	// Logger never gets names of files. Default: nothing is logged.
@@ -88,6 +94,9 @@ func NewCollector(store *Store, fetch Fetch, o CollectorOptions) *Collector {
 	if o.Uplink == nil {
 		o.Uplink = func(instance string) string { return instance }
 	}
+	if o.Room == nil {
+		o.Room = func() int64 { return math.MaxInt64 }
+	}
 	if o.Kept == nil {
 		o.Kept = func(Source, string) {}
 	}
@@ -97,7 +106,8 @@ func NewCollector(store *Store, fetch Fetch, o CollectorOptions) *Collector {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Collector{
 		store: store, fetch: fetch, slots: newSlots(o.Parallel), log: o.Logger,
-		uplink: o.Uplink, patience: o.Patience.withDefaults(), kept: o.Kept,
+		uplink: o.Uplink, patience: o.Patience.withDefaults(), room: o.Room, kept: o.Kept,
+		largest: maxOutput, small: smallOutput,
 		ctx: ctx, stop: stop, flights: map[flightKey]*flight{},
 	}
 }
@@ -280,7 +290,11 @@ func (c *Collector) transfer(ctx context.Context, src Source, o *opened) (Copied
 		}
 		defer from.drop()
 	}
-	body, err := keepsPromise(from, src.Filename)
+	whole, err := c.sized(from, from.size)
+	if err != nil {
+		return Copied{}, fmt.Errorf("files: fetch: %w", err)
+	}
+	body, err := keepsPromise(whole, src.Filename)
 	if err != nil {
 		return Copied{}, fmt.Errorf("files: fetch: %w", err)
 	}

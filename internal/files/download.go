@@ -213,8 +213,9 @@ func (d *download) fingerprint(h http.Header) string {
 	return h.Get("Last-Modified")
 }
 
-// final reports whether an error will not pass: the file is not there, or is not the one that is
-// meant.
+// final reports whether an error will not pass: the file is not there, is not the one that is meant,
+// or is too large.
 func final(err error) bool {
-	return errors.Is(err, ErrGone) || errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed)
+	return errors.Is(err, ErrGone) || errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) ||
+		errors.Is(err, errOutsized)
 }

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,7 +71,9 @@ func (h *Hub) openFiles() (err error) {
 	}})
 	h.Store.Recovery().Recall(filepath.Join(h.id.Data, notesFolder, "names"))
 	h.kept = retention.NewKeptFiles(h.tidies, h.Clients.ByName, log)
-	h.copies = files.NewCollector(h.Store, files.From(h.Clients), files.CollectorOptions{Logger: log, Uplink: h.uplink, Kept: h.kept.Add})
+	h.copies = files.NewCollector(h.Store, files.From(h.Clients), files.CollectorOptions{
+		Logger: log, Uplink: h.uplink, Kept: h.kept.Add, Room: h.storageRoom,
+	})
 	h.Transfer = files.NewTransfer(h.Store, h.copies, h.Held, log)
 	return nil
 }
@@ -114,6 +117,16 @@ func (h *Hub) openViews() {
 	h.Uploads = files.NewUploads(h.Store, h.View, files.UploadOptions{
 		MaxSize: func() int64 { return h.Settings().MaxUpload }, Away: h.Metrics.Away, Logger: log,
 	})
+}
+
+// storageRoom returns how much may be added to the storage, in bytes. An object store has no end.
+func (h *Hub) storageRoom() int64 {
+	for _, d := range h.Disks {
+		if d.Folder() == "storage" {
+			return d.Room()
+		}
+	}
+	return math.MaxInt64
 }
 
 // storageIsFull reports whether the storage has no room for the trash.
