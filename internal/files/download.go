@@ -62,6 +62,12 @@ func (p Patience) withDefaults() Patience {
 	return p
 }
 
+// left is how long an instance may still be waited for that has moved so many bytes while it was
+// waited for so long; negative for one that is too slow.
+func (p Patience) left(moved int64, waited time.Duration) time.Duration {
+	return p.Contact + time.Duration(moved/p.Rate)*time.Second - waited
+}
+
 // startDownload asks for the file. If there is no error, it is there and the one that is meant.
 func startDownload(ctx context.Context, fetch Fetch, src Source, patience Patience) (*download, error) {
 	d := &download{
@@ -130,10 +136,7 @@ func (d *download) some(p []byte) (int, error) {
 
 // drips reports whether the instance sends too little to wait for: a file that arrives a byte now
 // and then would occupy its run, and its uplink, for ever.
-func (d *download) drips() bool {
-	due := time.Duration(d.read/d.patience.Rate) * time.Second
-	return d.waited > d.patience.Contact+due
-}
+func (d *download) drips() bool { return d.patience.left(d.read, d.waited) < 0 }
 
 // resume makes a connection that goes on where the last one broke off.
 func (d *download) resume() error {

@@ -192,7 +192,7 @@ func (i *instance) View(_ context.Context, ref job.FileRef, _ http.Header) (*htt
 	i.mu.Lock()
 	i.views++
 	i.mu.Unlock()
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(f.data))}, nil
+	return &http.Response{StatusCode: http.StatusOK, ContentLength: int64(len(f.data)), Body: io.NopCloser(bytes.NewReader(f.data))}, nil
 }
 
 func (i *instance) Put(context.Context, string, string, io.Reader, int64) error { return nil }

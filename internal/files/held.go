@@ -177,7 +177,7 @@ func (h *Held) Open(ctx context.Context, tenant, id string) (body io.ReadCloser,
 
 // push puts a held picture on an instance. If it is gone, that is left to the node, which says so
 // better than the hub could.
-func (h *Held) push(ctx context.Context, tenant, id string, to Instance) error {
+func (h *Held) push(ctx context.Context, tenant, id string, to Instance, patience Patience) error {
 	body, kind, size, err := h.Open(ctx, tenant, id)
 	if errors.Is(err, ErrGone) {
 		return nil
@@ -186,7 +186,10 @@ func (h *Held) push(ctx context.Context, tenant, id string, to Instance) error {
 		return err
 	}
 	defer body.Close()
-	if err := to.Put(ctx, HeldPath+url.PathEscape(id), kind, body, size); err != nil {
+	err = patience.feed(ctx, storedReader{body, ctx, h.storage, h.key(tenant, id)}, func(ctx context.Context, body io.Reader) error {
+		return to.Put(ctx, HeldPath+url.PathEscape(id), kind, body, size)
+	})
+	if err != nil {
 		return fmt.Errorf("files: held picture: %w", err)
 	}
 	return nil

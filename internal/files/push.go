@@ -99,7 +99,10 @@ func (p *Pusher) push(ctx context.Context, tenant string, pin Pin, to Target) (j
 	if !ok {
 		return job.FileRef{}, ErrGone
 	}
-	d := delivery{store: p.store, placed: NewPlaced(p.store.db), pin: pin, to: to, ext: strings.ToLower(path.Ext(own.name))}
+	d := delivery{
+		store: p.store, placed: NewPlaced(p.store.db), pin: pin, to: to, patience: p.collector.patience,
+		ext: strings.ToLower(path.Ext(own.name)),
+	}
 	if p.apart {
 		d.scope = tenant
 	}
@@ -151,6 +154,8 @@ type delivery struct {
 	placed Placed
 	pin    Pin
 	to     Target
+	// patience is with the instance.
+	patience Patience
 	// ext and scope say which other files with the same content may stand in for it: those of its
 	// kind, and, where inputs are kept apart, its tenant's.
 	ext, scope string
@@ -233,26 +238,34 @@ func (d delivery) same(ctx context.Context, at place, info comfyui.FileInfo) (bo
 		return k.SHA256 == d.pin.SHA256, nil
 	}
 	sum, err := d.hash(ctx, at)
-	if err != nil {
+	if err != nil || sum == "" {
 		return false, err
 	}
 	err = d.placed.note(ctx, d.to.Name, at, known{ETag: info.ETag, Size: info.Size, Boot: d.to.Boot, SHA256: sum})
 	return sum == d.pin.SHA256, err
 }
 
-// hash reads the file on the instance.
+// hash reads the file on the instance; "" says that it is of another size, or has just been changed.
 func (d delivery) hash(ctx context.Context, at place) (string, error) {
-	resp, err := d.to.Instance.View(ctx, at.ref(), nil)
+	view := func(ctx context.Context, src Source, header http.Header) (*http.Response, error) {
+		return d.to.Instance.View(ctx, src.Ref(), header)
+	}
+	ref := at.ref()
+	from, err := startDownload(ctx, view, Source{Type: ref.Type, Subfolder: ref.Subfolder, Filename: ref.Filename}, d.patience)
+	if errors.Is(err, ErrGone) {
+		return "", nil // it was deleted since the look
+	}
 	if err != nil {
 		return "", err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return "", &comfyui.StatusError{Method: http.MethodGet, Path: "/view", Status: resp.StatusCode}
-	}
+	defer from.drop()
 	hash := sha256.New()
-	if _, err := io.Copy(hash, resp.Body); err != nil {
-		return "", fmt.Errorf("files: compare an input: %w", err)
+	n, err := io.Copy(hash, io.LimitReader(from, d.pin.Size+1))
+	switch {
+	case errors.Is(err, ErrGone), errors.Is(err, ErrChanged), err == nil && n != d.pin.Size:
+		return "", nil
+	case err != nil: // patience with it has ended
+		return "", fmt.Errorf("files: compare an input: %w: %w", comfyui.ErrUnreachable, err)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
@@ -282,7 +295,11 @@ func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, err
 		return false, err
 	}
 	defer body.Close()
-	got, err := d.to.Instance.Upload(ctx, at.ref(), overwrite, storedReader{body, ctx, d.store.storage, d.pin.Key}, d.pin.Size)
+	var got job.FileRef
+	err = d.patience.feed(ctx, storedReader{body, ctx, d.store.storage, d.pin.Key}, func(ctx context.Context, body io.Reader) (err error) {
+		got, err = d.to.Instance.Upload(ctx, at.ref(), overwrite, body, d.pin.Size)
+		return err
+	})
 	if err != nil {
 		return false, err
 	}

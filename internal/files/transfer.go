@@ -82,7 +82,7 @@ func NewTransfer(store *Store, collector *Collector, held *Held, log *slog.Logge
 // name there, as [Pusher.Push] does.
 func (t *Transfer) Push(ctx context.Context, tenant string, in Inputs, to Target) ([]Rewrite, error) {
 	for _, id := range in.Held {
-		if err := t.held.push(ctx, tenant, id, to.Instance); err != nil {
+		if err := t.held.push(ctx, tenant, id, to.Instance, t.collector.patience); err != nil {
 			return nil, err
 		}
 	}
