@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,17 +19,34 @@ const rememberSources = 30 * 24 * time.Hour
 // that is going on or was lost.
 const longestRun = 24 * time.Hour
 
+// allotBatch is how many files get their names in one script, during which Redis does nothing else.
+const allotBatch = 500
+
 // AllotOutputs gives files that an instance made their names at the hub and returns these in order,
 // with what is known about the files: the hub may have the bytes of some.
 // A file that turns up again keeps its name; a new one keeps the name it has on its instance if
 // that is free, else it gets the next number of its prefix, or " (1)" if it has no counter. Files
-// that are allotted together keep their distances. When AllotOutputs returns, the names are written
-// and /view answers for them. A name that was given before is not given again, even if Redis has
-// forgotten it: the storage grants the numbers, and ErrStorage says that it cannot be asked.
+// that are allotted together keep their distances, 500 at a time. When AllotOutputs returns, the
+// names are written and /view answers for them. A name that was given before is not given again,
+// even if Redis has forgotten it: the storage grants the numbers, and ErrStorage says that it cannot
+// be asked.
 //
 // All sources of a call are from one instance and boot. Those that are not [Source.Viewable] keep
 // their names and get no entry, which is then the zero one.
 func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, []Entry, error) {
+	refs, known := make([]job.FileRef, 0, len(sources)), make([]Entry, 0, len(sources))
+	for batch := range slices.Chunk(sources, allotBatch) {
+		names, entries, err := s.allotSome(ctx, tenant, batch)
+		if err != nil {
+			return nil, nil, err // those that have names keep them, and get them again
+		}
+		refs, known = append(refs, names...), append(known, entries...)
+	}
+	return refs, known, nil
+}
+
+// allotSome is AllotOutputs for as many files as one script takes.
+func (s *Store) allotSome(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, []Entry, error) {
 	refs := make([]job.FileRef, len(sources))
 	var args []any
 	at := map[string]int{}        // source id -> place in the reply
@@ -74,7 +92,7 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 	if len(args) == 0 {
 		return refs, known, nil
 	}
-	reply, err := s.allot(ctx, tenant, args)
+	reply, err := s.grants.allot(ctx, tenant, args)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,10 +124,10 @@ func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Sourc
 }
 
 // allot runs the script, and has the storage grant the blocks that it lacks.
-func (s *Store) allot(ctx context.Context, tenant string, args []any) ([]string, error) {
+func (g grants) allot(ctx context.Context, tenant string, args []any) ([]string, error) {
 	refused := map[block]int{}
 	for range maxReservations {
-		reply, err := s.db.Run(ctx, allotScript, args...)
+		reply, err := g.db.Run(ctx, allotScript, args...)
 		if err != nil {
 			return nil, fmt.Errorf("files: allot: %w", err)
 		}
@@ -120,7 +138,7 @@ func (s *Store) allot(ctx context.Context, tenant string, args []any) ([]string,
 		if err != nil {
 			return nil, err
 		}
-		if err := s.grants.reserve(ctx, tenant, reply[1], blocks, refused); err != nil {
+		if err := g.reserve(ctx, tenant, reply[1], blocks, refused); err != nil {
 			return nil, err
 		}
 	}

@@ -126,6 +126,25 @@ func TestAllot(t *testing.T) {
 	})
 }
 
+// Many files of one message get their names in several scripts, as if it were one.
+func TestAllotMany(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		must(s.AllotOutput(t.Context(), tenant, made("a", "x_00007_.png", "other")))
+		var sources []Source
+		var want []job.FileRef
+		for n := range 2*allotBatch + 1 {
+			sources = append(sources, made("b", fmt.Sprintf("x_%05d_.png", 1+n), fmt.Sprint(n)))
+			want = append(want, output(fmt.Sprintf("x_%05d_.png", 8+n)))
+		}
+		for range 2 {
+			refs, known, err := s.AllotOutputs(t.Context(), tenant, sources)
+			require.NoError(t, err)
+			require.Equal(t, want, refs)
+			require.Equal(t, want[len(want)-1], known[len(known)-1].Ref)
+		}
+	})
+}
+
 func TestAllotKeepsFoldersAndTenantsApart(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		src := made("a", "x_00001_.png", "1")

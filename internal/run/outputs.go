@@ -15,6 +15,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
+// maxFiles bounds the files of a run, or of a part of one: each costs Redis a name, and the instance
+// is the one that says how many there are.
+const maxFiles = 10_000
+
 // outputs copies the output files of one run to the hub and knows their names there.
 type outputs struct {
 	run *Run
@@ -78,7 +82,7 @@ type unseen struct {
 }
 
 // rename returns an output with the hub's names, and starts copying unseen files. A file that
-// cannot be copied loses the run; settle reports that. The error is queue.ErrUnavailable,
+// cannot be copied loses the run, and so do too many; settle reports that. The error is queue.ErrUnavailable,
 // files.ErrStorage or files.ErrInstance: no names can be given now, and the output must be renamed
 // again later.
 func (o *outputs) rename(output []byte, u unseen) ([]byte, error) {
@@ -90,13 +94,13 @@ func (o *outputs) rename(output []byte, u unseen) ([]byte, error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var unknown []job.FileRef
-	for _, f := range comfyui.Files(output) {
-		if _, ok := o.names[f.Ref]; !ok && !slices.Contains(unknown, f.Ref) {
-			unknown = append(unknown, f.Ref)
+	unknown := o.unknown(output)
+	switch {
+	case len(o.names)+len(unknown) > maxFiles:
+		if o.err == nil {
+			o.err = fmt.Errorf("the instance names more than %d files", maxFiles)
 		}
-	}
-	if len(unknown) > 0 {
+	case len(unknown) > 0:
 		if err := o.collect(unknown, u); err != nil {
 			return nil, err
 		}
@@ -107,6 +111,19 @@ func (o *outputs) rename(output []byte, u unseen) ([]byte, error) {
 		}
 		return f
 	}), nil
+}
+
+// unknown returns the files of an output that have no names yet. The caller holds the lock.
+func (o *outputs) unknown(output []byte) []job.FileRef {
+	var unknown []job.FileRef
+	met := map[job.FileRef]bool{}
+	for _, f := range comfyui.Files(output) {
+		if _, ok := o.names[f.Ref]; !ok && !met[f.Ref] {
+			met[f.Ref] = true
+			unknown = append(unknown, f.Ref)
+		}
+	}
+	return unknown
 }
 
 func (o *outputs) collect(outputs []job.FileRef, u unseen) error {

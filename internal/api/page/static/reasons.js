@@ -95,6 +95,7 @@ const known = {
     ["the hub's queue cannot be reached", 'очередь хаба недоступна'],
     ["other programs hold too much of its GPU's memory", 'слишком много видеопамяти занято другими программами'],
     ['its output files cannot be read: {x}', 'файлы результата не читаются: {x}'],
+    ['the instance names more than {x} files', 'сервер называет слишком много файлов, больше {x}'],
     ['an output file cannot be copied: {x}', 'файл результата не копируется: {x}'],
     ['its body cannot be read: {x}', 'тело задания не читается: {x}'],
     ['the result of node {x} went over a socket that was lost, and the instance did not send it again', 'результат узла {x} ушёл в потерянное соединение, и сервер не прислал его снова'],
