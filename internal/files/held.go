@@ -157,11 +157,8 @@ func (h *Held) expire(ctx context.Context, before time.Time, most int64) error {
 // Open reads a picture; kind is its type, judged by its beginning. The error is ErrGone if there is
 // none. The caller closes body.
 func (h *Held) Open(ctx context.Context, tenant, id string) (body io.ReadCloser, kind string, size int64, err error) {
-	blob, err := h.storage.Stat(ctx, h.key(tenant, id))
+	body, size, err = h.open(ctx, h.key(tenant, id))
 	if err != nil {
-		return nil, "", 0, err
-	}
-	if body, err = h.storage.Open(ctx, blob.Key, 0, -1); err != nil {
 		return nil, "", 0, err
 	}
 	kind, whole, err := sniff(body)
@@ -172,7 +169,22 @@ func (h *Held) Open(ctx context.Context, tenant, id string) (body io.ReadCloser,
 	return struct {
 		io.Reader
 		io.Closer
-	}{whole, body}, kind, blob.Size, nil
+	}{whole, body}, kind, size, nil
+}
+
+// open reads a picture whose size is known. One that is replaced meanwhile is looked at once more.
+func (h *Held) open(ctx context.Context, key string) (body io.ReadCloser, size int64, err error) {
+	for range 2 {
+		blob, err := h.storage.Stat(ctx, key)
+		if err != nil {
+			return nil, 0, err
+		}
+		size = blob.Size
+		if body, err = h.storage.OpenSized(ctx, key, size, 0, -1); !errors.Is(err, ErrGone) {
+			return body, size, err
+		}
+	}
+	return nil, 0, ErrGone
 }
 
 // push puts a held picture on an instance. If it is gone, that is left to the node, which says so

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"gocloud.dev/gcerrors"
@@ -108,6 +109,9 @@ func (s *Storage) OpenSized(ctx context.Context, key string, size, offset, lengt
 	r, err := s.backend.open(ctx, key, offset, length)
 	if err != nil {
 		return nil, err
+	}
+	if r == http.NoBody && offset < size {
+		return nil, fmt.Errorf("%w: it is shorter than %d bytes", ErrGone, size)
 	}
 	if sized, ok := r.(interface{ Size() int64 }); ok && size >= 0 && sized.Size() != size {
 		_ = r.Close()

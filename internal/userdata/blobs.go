@@ -13,9 +13,9 @@ import (
 // Blobs is the hub's storage as a [Storage].
 type Blobs struct{ *files.Storage }
 
-// Open implements [Storage].
-func (b Blobs) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
-	body, err := b.Storage.Open(ctx, key, offset, length)
+// OpenSized implements [Storage].
+func (b Blobs) OpenSized(ctx context.Context, key string, size, offset, length int64) (io.ReadCloser, error) {
+	body, err := b.Storage.OpenSized(ctx, key, size, offset, length)
 	return body, missing(err)
 }
 

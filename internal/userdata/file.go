@@ -40,10 +40,15 @@ func (f Folder) has(ctx context.Context, p Path) (bool, error) {
 	return err == nil, err
 }
 
-// Open reads length bytes of a file from offset on, or all that follow if length is
-// negative.
-func (f Folder) Open(ctx context.Context, p Path, offset, length int64) (io.ReadCloser, error) {
-	return f.store.storage.Open(ctx, f.fileKey(p), offset, length)
+// Open reads length bytes from offset on, or all that follow if length is negative, of a file
+// that Stat has described. The error is fs.ErrNotExist if another one has replaced it.
+func (f Folder) Open(ctx context.Context, file File, offset, length int64) (io.ReadCloser, error) {
+	return f.store.storage.OpenSized(ctx, f.fileKey(file.Path), file.Size, offset, length)
+}
+
+// open reads a whole file, whichever it is now.
+func (f Folder) open(ctx context.Context, p Path) (io.ReadCloser, error) {
+	return f.Open(ctx, File{Path: p, Size: -1}, 0, -1)
 }
 
 // Write stores a file and the folders that contain it. Errors: ErrExists if the
@@ -103,7 +108,7 @@ func (f Folder) Move(ctx context.Context, from, to Path, overwrite bool) (File, 
 	if from == to {
 		return source, nil
 	}
-	body, err := f.Open(ctx, from, 0, -1)
+	body, err := f.open(ctx, from)
 	if err != nil {
 		return File{}, fmt.Errorf("userdata: %w", err)
 	}

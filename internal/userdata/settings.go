@@ -57,7 +57,7 @@ func (f Folder) changeObject(ctx context.Context, p Path, limit int, change func
 // empty: a damaged file must not lock out its user.
 func (f Folder) readObject(ctx context.Context, p Path, limit int) (*pyjson.Object, error) {
 	empty := pyjson.NewObject()
-	body, err := f.Open(ctx, p, 0, -1)
+	body, err := f.open(ctx, p)
 	if errors.Is(err, fs.ErrNotExist) {
 		return empty, nil
 	}

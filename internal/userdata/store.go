@@ -16,9 +16,9 @@ import (
 type Storage interface {
 	// Write stores all of r, completely or not at all, and returns its length.
 	Write(ctx context.Context, key string, r io.Reader) (int64, error)
-	// Open reads length bytes from offset on, or all that follow if length is
-	// negative.
-	Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
+	// OpenSized reads length bytes from offset on, or all that follow if length is
+	// negative. A blob of another size is missing, unless size is negative.
+	OpenSized(ctx context.Context, key string, size, offset, length int64) (io.ReadCloser, error)
 	Stat(ctx context.Context, key string) (Blob, error)
 	Delete(ctx context.Context, key string) error
 	// List calls each for every blob whose key begins with prefix, in order of the

@@ -122,21 +122,29 @@ func (u userFiles) getUserfile(w http.ResponseWriter, r *http.Request, a api.Req
 		return
 	}
 	f, err := folder.Stat(r.Context(), p)
+	if err == nil {
+		if err = u.serve(w, r, folder, f); errors.Is(err, fs.ErrNotExist) { // it may just have been replaced
+			if f, err = folder.Stat(r.Context(), p); err == nil {
+				err = u.serve(w, r, folder, f)
+			}
+		}
+	}
 	if err != nil {
 		u.userFault(w, r, err)
-		return
 	}
-	err = files.ServeContent(w, r, files.Content{
+}
+
+// serve sends a file as it was described. An error means that nothing was answered yet; it is
+// fs.ErrNotExist if another one has taken its place.
+func (u userFiles) serve(w http.ResponseWriter, r *http.Request, folder userdata.Folder, f userdata.File) error {
+	return files.ServeContent(w, r, files.Content{
 		ETag:     fmt.Sprintf(`"%x-%x"`, f.Modified.UnixNano(), f.Size),
 		Modified: f.Modified, Size: f.Size, Logger: u.Log(),
-		Describe: func(header http.Header) { describeUserfile(header, p) },
+		Describe: func(header http.Header) { describeUserfile(header, f.Path) },
 		Open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-			return folder.Open(ctx, p, offset, length)
+			return folder.Open(ctx, f, offset, length)
 		},
 	})
-	if err != nil {
-		u.userFault(w, r, err)
-	}
 }
 
 // describeUserfile sets what says how a browser may use the file, as ComfyUI

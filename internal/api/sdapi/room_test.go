@@ -89,7 +89,7 @@ func (b *bench) Write(_ context.Context, key string, r io.Reader) (int64, error)
 	return int64(len(data)), err
 }
 
-func (b *bench) Open(_ context.Context, key string, _, _ int64) (io.ReadCloser, error) {
+func (b *bench) OpenSized(_ context.Context, key string, _, _, _ int64) (io.ReadCloser, error) {
 	if _, ok := b.kept[key]; !ok {
 		return nil, fs.ErrNotExist
 	}
