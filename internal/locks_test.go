@@ -48,6 +48,8 @@ func TestHeldCalls(t *testing.T) {
 		"x.mu.Lock() // Held: it is quick.\ndefer x.mu.Unlock()\nx.ask(ctx)":     0,
 		"// Held: it is quick.\nx.mu.Lock()\ndefer x.mu.Unlock()\nx.ask(ctx)":    0,
 		"x.mu.Lock(); defer x.mu.Unlock(); func() { x.ask(ctx) }()":              1,
+		"x.mu.Lock(); return x.mu.Unlock":                                        1,
+		"// Held: it is quick.\nreturn x.mu.Unlock":                              0,
 		"select { case <-c: x.mu.Lock(); defer x.mu.Unlock(); x.ask(ctx) }":      1,
 		"switch { case n: x.mu.Lock(); x.mu.Unlock() }; x.ask(ctx)":              0,
 	} {
@@ -74,6 +76,8 @@ func heldCalls(t *testing.T, path string, text []byte) []string {
 			l.read(n.Body, nil)
 		case *ast.FuncLit:
 			l.read(n.Body, nil)
+		case *ast.ReturnStmt:
+			l.handOut(n)
 		}
 		return true
 	})
@@ -113,6 +117,16 @@ func (l *locks) read(part ast.Node, held []string) {
 			}
 		default:
 			held = slices.DeleteFunc(held, func(other string) bool { return other == mutex })
+		}
+	}
+}
+
+// handOut notes a mutex that is left to the caller to unlock: nobody sees here what is called meanwhile.
+func (l *locks) handOut(stmt *ast.ReturnStmt) {
+	at := l.files.Position(stmt.Pos())
+	for _, value := range stmt.Results {
+		if f, ok := value.(*ast.SelectorExpr); ok && (f.Sel.Name == "Unlock" || f.Sel.Name == "RUnlock") && !l.excused[at.Line] {
+			l.found = append(l.found, fmt.Sprintf("%s: %s is left to the caller", at, chain(f)))
 		}
 	}
 }

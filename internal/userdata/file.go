@@ -55,7 +55,11 @@ func (f Folder) open(ctx context.Context, p Path) (io.ReadCloser, error) {
 // file exists and must not be replaced, ErrName if a folder has its name or a file
 // that of one of its folders, ErrFull if the tenant has no space left.
 func (f Folder) Write(ctx context.Context, p Path, r io.Reader, overwrite bool) (File, error) {
-	defer f.lock()()
+	leave, err := f.turn(ctx)
+	if err != nil {
+		return File{}, err
+	}
+	defer leave()
 	if !overwrite {
 		if err := f.mustBeFree(ctx, p); err != nil {
 			return File{}, err
@@ -95,7 +99,11 @@ func (f Folder) write(ctx context.Context, p Path, r io.Reader, freed int64) (Fi
 
 // Move renames a file. Errors: fs.ErrNotExist, and those of Write.
 func (f Folder) Move(ctx context.Context, from, to Path, overwrite bool) (File, error) {
-	defer f.lock()()
+	leave, err := f.turn(ctx)
+	if err != nil {
+		return File{}, err
+	}
+	defer leave()
 	source, err := f.Stat(ctx, from)
 	if err != nil {
 		return File{}, err
@@ -128,7 +136,11 @@ func (f Folder) Move(ctx context.Context, from, to Path, overwrite bool) (File, 
 // Delete removes a file; the folders that contained it stay. For a missing one the
 // error is fs.ErrNotExist.
 func (f Folder) Delete(ctx context.Context, p Path) error {
-	defer f.lock()()
+	leave, err := f.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	file, err := f.Stat(ctx, p)
 	if err != nil {
 		return err

@@ -44,7 +44,11 @@ func (f Folder) ChangeOptions(ctx context.Context, change func(*pyjson.Object)) 
 }
 
 func (f Folder) changeObject(ctx context.Context, p Path, limit int, change func(*pyjson.Object)) error {
-	defer f.lock()()
+	leave, err := f.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	o, err := f.readObject(ctx, p, limit)
 	if err != nil {
 		return err

@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"hash/maphash"
 	"io"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -39,10 +37,8 @@ type Blob struct {
 type Store struct {
 	storage Storage
 	limits  func(tenant string) Limits
-	seed    maphash.Seed
-	// locks serialize read-modify-write changes, by tenant.
-	locks [64]sync.Mutex
-	usage usages
+	turns   turns
+	usage   usages
 }
 
 // New returns a Store on a storage; limits may be nil for none.
@@ -50,7 +46,7 @@ func New(storage Storage, limits func(tenant string) Limits) *Store {
 	if limits == nil {
 		limits = func(string) Limits { return Limits{} }
 	}
-	return &Store{storage: storage, limits: limits, seed: maphash.MakeSeed()}
+	return &Store{storage: storage, limits: limits}
 }
 
 // DefaultUser is the user if there is only one.
@@ -87,12 +83,10 @@ func (f Folder) pathOfMark(key string) Path {
 	return Path(strings.ReplaceAll(p, "+/", "/"))
 }
 
-// lock prevents other changes of the tenant until the returned function is called:
-// its users share its limits.
-func (f Folder) lock() (unlock func()) {
-	m := &f.store.locks[maphash.String(f.store.seed, f.tenant)%uint64(len(f.store.locks))]
-	m.Lock()
-	return m.Unlock
+// turn prevents other changes of the tenant until leave is called: its users share
+// its limits. The error is the context's.
+func (f Folder) turn(ctx context.Context) (leave func(), err error) {
+	return f.store.turns.take(ctx, f.tenant)
 }
 
 // keySegment turns any text into part of a key: plain names stay as they are, so

@@ -52,7 +52,11 @@ func (s *Store) AddUser(ctx context.Context, tenant, name string) (id string, er
 		return "", ErrName
 	}
 	f := s.Folder(tenant, "users")
-	defer f.lock()()
+	leave, err := f.turn(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
 	users, err := f.readObject(ctx, usersFile, maxSettings)
 	if err != nil {
 		return "", err
