@@ -263,6 +263,8 @@ func (f *form) readFile(name, filename string, content io.Reader, dir string, li
 	switch {
 	case errors.Is(err, ErrTooLarge):
 		return &tooLarge{limit, limit + 1}
+	case errors.Is(err, ErrStorage):
+		return err
 	case err != nil:
 		return fmt.Errorf("%w: %w", errForm, err)
 	}

@@ -54,8 +54,19 @@ func newSpool(ctx context.Context, dir string, r io.Reader, limit int64) (*spool
 	})
 }
 
+// spoolFile is the file of a spool. A disk that fails must not look like a source that does.
+type spoolFile struct{ *os.File }
+
+func (f spoolFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	if err != nil {
+		err = fmt.Errorf("%w: spool: %w", ErrStorage, err)
+	}
+	return n, err
+}
+
 // fillSpool makes a spool of what fill writes. It counts toward the request of ctx: the error is
-// budget.ErrFull if there is no room.
+// budget.ErrFull if there is no room. It wraps ErrStorage if the local disk fails.
 func fillSpool(ctx context.Context, dir string, fill func(io.Writer) (int64, error)) (*spool, error) {
 	file, err := os.CreateTemp(dir, "comfyhub-upload-*")
 	if err != nil {
@@ -66,7 +77,7 @@ func fillSpool(ctx context.Context, dir string, fill func(io.Writer) (int64, err
 	// Close tries again.
 	_ = os.Remove(file.Name())
 	hash := sha256.New()
-	if s.size, err = fill(io.MultiWriter(hash, &s.counted, file)); err != nil {
+	if s.size, err = fill(io.MultiWriter(hash, &s.counted, spoolFile{file})); err != nil {
 		s.Close()
 		return nil, err
 	}
