@@ -14,6 +14,10 @@ const (
 	maxSegment = 200 // bytes of a name
 )
 
+// notes end the names of the files in which folder storage would keep what object stores note
+// about a blob. It refuses them for anything else.
+const notes = ".attrs"
+
 var (
 	// ErrOutside means that a path leaves the user's folder.
 	ErrOutside = errors.New("userdata: path leaves the user's folder")
@@ -41,7 +45,7 @@ func ParsePath(raw string) (Path, error) {
 	if p == "." {
 		return "", nil
 	}
-	if len(p) > maxPath || !utf8.ValidString(p) {
+	if len(p) > maxPath || !utf8.ValidString(p) || strings.HasSuffix(p, notes) {
 		return "", ErrName
 	}
 	for segment := range strings.SplitSeq(p, "/") {

@@ -136,7 +136,7 @@ func TestParsePath(t *testing.T) {
 		_, err := ParsePath(raw)
 		require.ErrorIs(t, err, ErrOutside, raw)
 	}
-	for _, raw := range []string{"a\x00b", "a%00b", "a\nb", `a\b`, strings.Repeat("x", maxSegment+1), strings.Repeat("x/", maxPath), "a__0x2f__b", "a.18e9f23cffcaf723.tmp", "\xff"} {
+	for _, raw := range []string{"a\x00b", "a%00b", "a\nb", `a\b`, strings.Repeat("x", maxSegment+1), strings.Repeat("x/", maxPath), "a__0x2f__b", "a.18e9f23cffcaf723.tmp", "\xff", "a/b.attrs"} {
 		_, err := ParsePath(raw)
 		require.ErrorIs(t, err, ErrName, raw)
 	}
