@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"testing"
@@ -63,7 +64,7 @@ func TestOutputWithoutEnd(t *testing.T) {
 			require.NoError(t, err)
 			err = wait(t.Context())
 			require.ErrorIs(t, err, c.want)
-			require.Equal(t, c.want != ErrStorage, final(err))
+			require.Equal(t, errors.Is(c.want, errOutsized), final(err))
 			require.Equal(t, 1, fetches)
 			require.Empty(t, s.blobKeys(t))
 		})
