@@ -227,6 +227,7 @@ func (a *agent) join(ctx context.Context, served net.Addr) error {
 	a.mu.Lock()
 	a.serving = net.JoinHostPort(host, port)
 	a.mu.Unlock()
+	group.Push(true) // hubs that were met before have heard nothing
 	a.log.Info("agent joins the hubs", "gossip", group.Local().Addr)
 	a.work.Go(func() { a.watchNames(ctx, group) })
 	return nil
@@ -292,7 +293,7 @@ func (a *agent) watchNames(ctx context.Context, group *gossip.Gossip) {
 	}
 }
 
-// report returns what the hubs are told.
+// report returns what the hubs are told; the zero value, which says nothing, while the agent joins.
 func (a *agent) report() fleet.Report {
 	list := a.servers.all()
 	again := make([]restarts, len(list))
@@ -301,11 +302,11 @@ func (a *agent) report() fleet.Report {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.serving == "" {
+		return fleet.Report{} // gossip asks before it has reported our address
+	}
 	a.seq++
 	r := fleet.Report{Agent: a.name, Boot: a.boot, Seq: a.seq}
-	if a.serving == "" {
-		return r // gossip asks before it has reported our address
-	}
 	a.servers.mu.Lock() // within the other one, so that a higher number is never an older state
 	defer a.servers.mu.Unlock()
 	for n, i := range list {

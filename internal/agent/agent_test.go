@@ -190,6 +190,49 @@ func TestSearch(t *testing.T) {
 	h.await(t, "one that starts later", fmt.Sprintf("box-%d", port("http://"+later)), ready)
 }
 
+// An agent that looks for its servers joins before it has found them: what runs there goes on.
+func TestSearchAfterARestart(t *testing.T) {
+	t.Parallel()
+	h := startHub(t, "127.0.0.1:0")
+	defer h.stop(t)
+	_, url := startSim(t)
+	var port int
+	must.Get(fmt.Sscanf(url[strings.LastIndexByte(url, ':'):], ":%d", &port))(t)
+	name := fmt.Sprintf("box-%d", port)
+	c := config{
+		name: "box", join: []string{h.Local().Addr}, serve: must.Get(freeport.Address())(t), searchEvery: 20 * time.Millisecond, ports: []int{port},
+	}
+	stop := startAgent(t, c)
+	first := h.await(t, "found", name, ready)
+	client := newClient(t, first)
+	must.Get(client.Submit(t.Context(), endless(ours, mark)))(t)
+	h.await(t, "busy with ours", name, func(i fleet.Instance) bool { return i.Report.Job == "k" })
+	stop()
+
+	nowhere := c
+	nowhere.ports = []int{0}
+	must.Get(fmt.Sscanf(must.Get(freeport.Address())(t), "127.0.0.1:%d", &nowhere.ports[0]))(t)
+	stop = startAgent(t, nowhere)
+	require.Eventually(t, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		last := h.applied[len(h.applied)-1]
+		return last.Boot > h.applied[0].Boot && len(last.Instances) == 0
+	}, 30*time.Second, 5*time.Millisecond, "it has found nothing yet")
+	i, known := h.registry.Instance(name)
+	require.True(t, known)
+	require.True(t, i.Left)
+	require.Equal(t, first.URL, i.URL)
+	_, err := client.ViewQuery(t.Context(), nil, nil)
+	require.ErrorIs(t, err, comfyui.ErrUnreachable, "its files are not gone")
+	stop()
+
+	startAgent(t, c)
+	h.await(t, "it still runs", name, func(i fleet.Instance) bool { return i.State == fleet.Busy && i.Report.Job == "k" })
+	require.NoError(t, client.Interrupt(t.Context(), ours))
+	h.await(t, "idle again", name, is(fleet.Idle))
+}
+
 func TestRestartCommand(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "out")

@@ -52,9 +52,16 @@ func (d *door) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	name, ok := strings.CutPrefix(path, comfyui.InstancePath)
 	name, _, slash := strings.Cut(name, "/")
-	i := d.servers.find(name)
-	if !ok || !slash || i == nil {
+	if !ok || !slash {
 		http.NotFound(w, r)
+		return
+	}
+	i := d.servers.find(name)
+	if i == nil {
+		// The agent may have just started and not found it again yet: a 404 would say that
+		// files are gone.
+		w.Header().Set(comfyui.UnreachableHeader, "it has no such instance")
+		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
 	d.pass(i, w, r)

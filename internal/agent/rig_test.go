@@ -31,6 +31,7 @@ type hub struct {
 
 	mu      sync.Mutex
 	refused []error
+	applied []fleet.Report
 }
 
 func startHub(t testing.TB, bind string) *hub {
@@ -47,10 +48,13 @@ func startHub(t testing.TB, bind string) *hub {
 			}
 		},
 		OnReport: func(r fleet.Report) {
-			if err := h.registry.Apply(r); err != nil {
-				h.mu.Lock()
+			err := h.registry.Apply(r)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if err != nil {
 				h.refused = append(h.refused, err)
-				h.mu.Unlock()
+			} else {
+				h.applied = append(h.applied, r)
 			}
 		},
 	}))(t)

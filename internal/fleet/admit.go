@@ -86,11 +86,11 @@ func servedAt(report Report) string {
 	return ""
 }
 
-// free reports whether an instance's name may go to another agent: its own has left
-// or gone silent. If nobody else can be its own agent, the name is kept long enough
+// free reports whether an instance's name may go to another agent: its own has left,
+// gone silent or started again without it. If nobody else can be its own agent, the name is kept long enough
 // for a restart.
 func (r *Registry) free(rec *record, now time.Time) bool {
-	return !rec.static && r.absent(rec.agent, now) && (rec.key == "" || now.Sub(rec.seen) > nameKeptFor)
+	return !rec.static && (rec.orphaned || r.absent(rec.agent, now)) && (rec.key == "" || now.Sub(rec.seen) > nameKeptFor)
 }
 
 // absent reports whether an agent has left or gone silent.
@@ -122,6 +122,9 @@ func (r *Registry) agentLeft(name string, boot int64, key string, announced bool
 	}
 	a.left = true
 	for instance, rec := range r.of[name] {
+		if rec.orphaned {
+			continue // it had gone before
+		}
 		rec.orphaned, rec.left = true, announced
 		r.notify(instance)
 	}

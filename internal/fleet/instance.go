@@ -100,6 +100,7 @@ type record struct {
 	report   InstanceReport
 	agent    string // empty for a static one
 	key      string // of the agent
+	namedBy  int64  // the boot of the agent that last reported it; 0 if it was remembered
 	static   bool
 	seen     time.Time
 	running  string // the hub's own run
@@ -108,8 +109,8 @@ type record struct {
 	broken   bool   // sick until its process restarts
 	aside    string // what speaks against it, empty for nothing
 	silent   bool   // it does not answer the hub
-	// orphaned means that the agent has left and nothing has reported the instance
-	// since.
+	// orphaned means that the agent has left, or has started again without it, and nothing
+	// has reported the instance since.
 	orphaned bool
 	// left means that the agent has said so itself.
 	left bool

@@ -117,14 +117,13 @@ func (r *Registry) Apply(report Report) error {
 			r.put(i.Name, rec)
 		}
 		other := rec.key != report.Sender.Key
-		rec.key = report.Sender.Key
+		rec.key, rec.namedBy = report.Sender.Key, report.Boot
 		if rec.take(i, now) || other {
 			changed = append(changed, i.Name)
 		}
 	}
-	for name := range r.of[report.Agent] {
-		if !named[name] {
-			r.drop(name)
+	for name, rec := range r.of[report.Agent] {
+		if !named[name] && r.unnamed(name, rec, report) {
 			changed = append(changed, name)
 		}
 	}
@@ -283,23 +282,6 @@ func (r *Registry) SetDraining(name string, draining bool) bool {
 	})
 }
 
-// Forget removes an instance that is offline. It reports whether it did; an
-// instance that its agent still reports would only come back.
-func (r *Registry) Forget(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rec := r.instances[name]
-	if rec == nil || rec.static {
-		return false
-	}
-	if state, _ := rec.state(time.Now()); state != Offline {
-		return false
-	}
-	r.drop(name)
-	r.notify(name)
-	return true
-}
-
 func (r *Registry) update(name string, change func(*record) bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,22 +293,6 @@ func (r *Registry) update(name string, change func(*record) bool) bool {
 		r.notify(name)
 	}
 	return true
-}
-
-// forgetOld drops instances of agents that left long ago.
-func (r *Registry) forgetOld(now time.Time) {
-	r.cleaned = now
-	for name, rec := range r.instances {
-		if !rec.static && now.Sub(rec.seen) > keptFor(rec.orphaned && rec.left) {
-			r.drop(name)
-			r.notify(name)
-		}
-	}
-	for name, a := range r.agents {
-		if now.Sub(a.heard) > forgetAfter {
-			delete(r.agents, name)
-		}
-	}
 }
 
 // put adds an instance.

@@ -191,6 +191,65 @@ func TestInstancesComeAndGo(t *testing.T) {
 	require.False(t, r.SetDraining("x", true))
 }
 
+// An agent that has just started may not have found all its instances yet.
+func TestRestartedAgentNamesItsInstancesLater(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "x", "y")))
+	r.AgentStopped("a", 1, "")
+	require.NoError(t, r.Apply(report("a", "h:1", 2, 1)))
+	for _, name := range []string{"x", "y"} {
+		i, known := r.Instance(name)
+		require.True(t, known)
+		require.Equal(t, Offline, i.State)
+		require.True(t, i.Left)
+		require.Equal(t, "https://h:1/i/"+name, i.URL, "a run goes on there")
+	}
+	changes := r.Subscribe()
+	changes.Take()
+	require.NoError(t, r.Apply(report("a", "h:1", 2, 2)))
+	require.Empty(t, changes.Take(), "nothing has changed")
+	changes.Close()
+
+	require.NoError(t, r.Apply(report("a", "h:1", 2, 3, "x")))
+	require.Equal(t, Idle, state(t, r, "x"))
+	require.Equal(t, Offline, state(t, r, "y"))
+	require.NoError(t, r.Apply(report("b", "h:2", 1, 1, "y")), "whoever brings it may have it")
+	i, _ := r.Instance("y")
+	require.Equal(t, "b", i.Agent)
+	require.NoError(t, r.Apply(report("a", "h:1", 2, 4)))
+	_, known := r.Instance("x")
+	require.False(t, known, "this process has named it before")
+
+	// Without a word, and at once.
+	require.NoError(t, r.Apply(report("a", "h:1", 2, 5, "x", "z")))
+	require.NoError(t, r.Apply(report("a", "h:1", 3, 1, "x")))
+	i, known = r.Instance("z")
+	require.True(t, known)
+	require.True(t, i.Left)
+	r.AgentLeft("a", 3, "")
+	i, _ = r.Instance("z")
+	require.True(t, i.Left, "it had gone before")
+	i, _ = r.Instance("x")
+	require.False(t, i.Left)
+}
+
+// An agent that starts again and again with other names has no more of them than one agent may have.
+func TestRestartedAgentWithOtherNames(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry()
+	for boot := range int64(5) {
+		next := report("a", "h:1", boot+1, 1)
+		for n := range MaxInstances / 2 {
+			next.Instances = append(next.Instances, InstanceReport{Name: fmt.Sprintf("x%d.%d", boot, n), URL: "https://h:1/i/x", Up: true})
+		}
+		require.NoError(t, r.Apply(next))
+		require.LessOrEqual(t, r.Len(), MaxInstances)
+		require.Equal(t, Idle, state(t, r, fmt.Sprintf("x%d.0", boot)))
+	}
+	require.Equal(t, MaxInstances, r.Len())
+}
+
 func TestStaticInstances(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()

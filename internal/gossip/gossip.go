@@ -66,7 +66,8 @@ type Config struct {
 	// Identity signs an agent's messages. Default: a new one.
 	Identity Identity
 	// Report returns the current report of an agent, with the next number. It is
-	// called from several goroutines. Nil for hubs.
+	// called from several goroutines. A report of no agent is not sent: it has nothing
+	// to say yet. Nil for hubs.
 	Report func() fleet.Report
 
 	tune func(*memberlist.Config) // for tests

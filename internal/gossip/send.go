@@ -25,6 +25,9 @@ func (g *Gossip) Push(edge bool) {
 	}
 	for _, n := range hubs {
 		message := g.reportFor(protocolOf(n))
+		if message == nil {
+			return
+		}
 		if len(message) <= maxDatagram {
 			if err := g.list.SendBestEffort(n, message); err != nil {
 				g.log.Debug("a report was not sent", "to", n.Address(), "error", err)
@@ -37,9 +40,13 @@ func (g *Gossip) Push(edge bool) {
 }
 
 // reportFor encodes the current report for a member with the given protocol
-// version.
+// version; nil if there is nothing to say yet.
 func (g *Gossip) reportFor(protocol int) []byte {
-	body := g.config.Report().Encode()
+	report := g.config.Report()
+	if report.Agent == "" {
+		return nil
+	}
+	body := report.Encode()
 	if protocol < protocolSigned {
 		return append([]byte{messageReport}, body...)
 	}
@@ -79,7 +86,11 @@ func (g *Gossip) repeat(ctx context.Context) {
 }
 
 func (g *Gossip) sendReliable(n *memberlist.Node) {
-	if err := g.list.SendReliable(n, g.reportFor(protocolOf(n))); err != nil {
+	message := g.reportFor(protocolOf(n))
+	if message == nil {
+		return
+	}
+	if err := g.list.SendReliable(n, message); err != nil {
 		g.log.Debug("a report was not delivered", "to", n.Address(), "error", err)
 	}
 }
