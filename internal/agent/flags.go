@@ -123,6 +123,25 @@ func targets(agent string, servers, direct, a1111 []string) ([]target, error) {
 	return list, nil
 }
 
+// ownNames makes the names of the servers those that a token admits: NAME=URL is MACHINE-NAME.
+func ownNames(machine string, list []target) error {
+	used := map[string]bool{}
+	for n := range list {
+		t := &list[n]
+		if !fleet.OwnName(machine, t.name) {
+			t.name = machine + "-" + t.name
+		}
+		if err := gossip.CheckName(t.name); err != nil {
+			return fmt.Errorf("--comfyui, --a1111: %w", err)
+		}
+		if used[t.name] {
+			return fmt.Errorf("--comfyui, --a1111: two instances are named %q", t.name)
+		}
+		used[t.name] = true
+	}
+	return nil
+}
+
 // hostName returns a valid name made from the machine's.
 func hostName() string {
 	name, err := os.Hostname()

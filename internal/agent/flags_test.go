@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
@@ -59,6 +60,23 @@ func TestA1111Targets(t *testing.T) {
 	require.Equal(t, "a1111", got[2].kind())
 	_, err := targets("box", []string{"sd=http://a:1"}, nil, []string{"sd=http://a:3"})
 	require.ErrorContains(t, err, "--a1111: two instances")
+}
+
+// Behind a tunnel all names begin with the machine's: hubs refuse others.
+func TestNamesOfAMachineWithAToken(t *testing.T) {
+	t.Parallel()
+	list := must.Get(targets("attic", []string{"http://a:1", "left=http://a:2", "attic-x=http://a:3", "attic=http://a:4", "attic2=http://a:5"}, nil, nil))(t)
+	require.NoError(t, ownNames("attic", list))
+	var names []string
+	for _, i := range list {
+		names = append(names, i.name)
+		require.True(t, fleet.OwnName("attic", i.name))
+	}
+	require.Equal(t, []string{"attic-1", "attic-left", "attic-x", "attic", "attic-attic2"}, names)
+	list = must.Get(targets("attic", []string{"left=http://a:1", "attic-left=http://a:2"}, nil, nil))(t)
+	require.ErrorContains(t, ownNames("attic", list), `two instances are named "attic-left"`)
+	list = must.Get(targets("attic", []string{strings.Repeat("x", 60) + "=http://a:1"}, nil, nil))(t)
+	require.ErrorIs(t, ownNames("attic", list), fleet.ErrName)
 }
 
 func TestFromEnvironment(t *testing.T) {

@@ -55,6 +55,9 @@ func newPullCommand() *cobra.Command {
 			if c.targets, err = targets(c.name, servers, nil, a1111); err != nil {
 				return err
 			}
+			if err := ownNames(c.name, c.targets); err != nil {
+				return err
+			}
 			if err := c.machine.place(c.targets, len(servers)); err != nil {
 				return err
 			}
@@ -81,7 +84,7 @@ func newPullCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&c.hubs, "hub", nil, "`URL` of a hub's site, https://HOST; can be repeated")
-	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
+	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI, or NAME=URL for the name MACHINE-NAME; can be repeated (default: those at the usual ports of this machine)")
 	f.StringSliceVar(&a1111, "a1111", nil, "`URL` of an A1111 instance (started with --api), or NAME=URL; can be repeated")
 	f.StringVar(&tokenFile, "token-file", "", "`file` with this machine's token (default: the variable "+tokenVariable+")")
 	f.StringVar(&state, "state", "", "`folder` for what the agent must remember of --output-dir, and for its token if that is good once (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder)")

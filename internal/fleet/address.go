@@ -97,20 +97,30 @@ func IsOverflow(endpoint, instance string) bool {
 const notAllowed = "the hub may not call its address: the hub's log says which, gossip { allow_direct ... } or { agents_from ... } in the Caddyfile allows it"
 
 // Restrict removes the addresses that the hub must not call from a report. Their
-// instances are shown, offline; faults says by name what is wrong with them.
+// instances are shown, offline; faults says by name what is wrong with them. An instance
+// whose name the machine must not use is left out: the name stays free.
 func (p Policy) Restrict(r Report) (allowed Report, faults map[string]string) {
-	r.Instances = slices.Clone(r.Instances)
-	for n := range r.Instances {
-		i := &r.Instances[n]
-		if fault := p.fault(*i, r.Sender); fault != "" {
-			if faults == nil {
-				faults = map[string]string{}
-			}
-			faults[i.Name] = fault
-			*i = InstanceReport{Name: i.Name, Kind: i.Kind, Reason: notAllowed}
+	all := r.Instances
+	r.Instances = make([]InstanceReport, 0, len(all))
+	faults = map[string]string{}
+	for _, i := range all {
+		if r.Sender.Tunnel && !OwnName(r.Agent, i.Name) {
+			faults[i.Name] = fmt.Sprintf("its machine's token admits only the names %s and %s-...", r.Agent, r.Agent)
+			continue
 		}
+		if fault := p.fault(i, r.Sender); fault != "" {
+			faults[i.Name] = fault
+			i = InstanceReport{Name: i.Name, Kind: i.Kind, Reason: notAllowed}
+		}
+		r.Instances = append(r.Instances, i)
 	}
 	return r, faults
+}
+
+// OwnName reports whether an instance may have a name if a token admits its machine: that of the
+// machine, or one that begins with it and a dash. Reserved instances are known by their names.
+func OwnName(machine, instance string) bool {
+	return instance == machine || strings.HasPrefix(instance, machine+"-")
 }
 
 // fault describes what is wrong with the address of an instance; empty for nothing.

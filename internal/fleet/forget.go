@@ -3,11 +3,12 @@ package fleet
 import "time"
 
 // unnamed handles an instance that its agent's report does not name, and reports whether that
-// changes anything. One that the same process has named before is no longer there. An agent that
-// has just started may find its instances one by one, and what runs there goes on meanwhile: such
-// an instance stays as its agent's predecessor left it, unless the agent has too many of them.
+// changes anything. One that the same process has named before is no longer there, and what is
+// only remembered is no news. An agent that has just started may find its instances one by one, and
+// what runs there goes on meanwhile: such an instance stays as its agent's predecessor left it,
+// unless the agent has too many of them.
 func (r *Registry) unnamed(name string, rec *record, report Report) (changed bool) {
-	if rec.namedBy == report.Boot || len(r.of[report.Agent]) > MaxInstances {
+	if rec.namedBy == report.Boot || rec.namedBy == 0 || len(r.of[report.Agent]) > MaxInstances {
 		r.drop(name)
 		return true
 	}

@@ -6,6 +6,8 @@ import "time"
 // and knows those that are unhealthy.
 type Former struct {
 	Name, Agent, Kind, GPU, Version string
+	// Key is its agent's, for which its name is kept a while.
+	Key string
 
 	VRAMTotal, Boot int64
 	// Seen is when it was last reported.
@@ -27,7 +29,7 @@ func (r *Registry) Formers() []Former {
 			continue
 		}
 		list = append(list, Former{
-			Name: rec.report.Name, Agent: rec.agent, Kind: rec.report.Kind, GPU: rec.report.GPU, Version: rec.report.Version,
+			Name: rec.report.Name, Agent: rec.agent, Key: rec.key, Kind: rec.report.Kind, GPU: rec.report.GPU, Version: rec.report.Version,
 			VRAMTotal: rec.report.VRAMTotal, Boot: rec.report.Boot, Seen: rec.seen, Gone: rec.orphaned, Left: rec.orphaned && rec.left,
 			Sick: rec.sick, Broken: rec.broken,
 		})
@@ -47,7 +49,7 @@ func (r *Registry) Remember(all []Former) {
 		case now.Sub(f.Seen) > keptFor(f.Left):
 			continue
 		case rec == nil && len(r.instances) < maxFleet:
-			rec = r.put(f.Name, &record{agent: f.Agent, seen: f.Seen, orphaned: true, left: f.Left, report: InstanceReport{
+			rec = r.put(f.Name, &record{agent: f.Agent, key: f.Key, seen: f.Seen, orphaned: true, left: f.Left, report: InstanceReport{
 				Name: f.Name, Kind: f.Kind, GPU: f.GPU, Version: f.Version, VRAMTotal: f.VRAMTotal, VRAMFree: f.VRAMTotal, Boot: f.Boot,
 			}})
 			if f.Sick != "" && !f.Broken {

@@ -58,3 +58,28 @@ func TestRemember(t *testing.T) {
 		require.True(t, old.Forget("crashed"))
 	})
 }
+
+// The names of absent agents stay theirs though the hub restarts.
+func TestRememberOwners(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		signed := func(agent, key string, names ...string) Report {
+			r := report(agent, "h:1", 1, 1, names...)
+			r.Sender.Key = key
+			return r
+		}
+		before := NewRegistry()
+		require.NoError(t, before.Apply(signed("a", "key of a", "a")))
+		r := NewRegistry()
+		r.Remember(before.Formers())
+		require.ErrorIs(t, r.Apply(signed("thief", "another", "a", "b")), ErrNameTaken)
+		require.Equal(t, Offline, state(t, r, "a"))
+		require.Equal(t, Idle, state(t, r, "b"))
+		require.NoError(t, r.Apply(signed("a", "key of a", "a")))
+		require.Equal(t, Idle, state(t, r, "a"))
+
+		r = NewRegistry()
+		r.Remember(before.Formers())
+		time.Sleep(nameKeptFor + time.Second)
+		require.NoError(t, r.Apply(signed("heir", "another", "a")))
+	})
+}

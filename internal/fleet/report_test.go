@@ -298,24 +298,56 @@ func TestAddressesInATunnel(t *testing.T) {
 	p := Policy{Prefix: "/i/", Local: true}
 	require.NoError(t, p.ParseAllowed("10.0.0.5"))
 	for url, allowed := range map[string]bool{
-		"tunnel://attic/i/a":          true,
-		"tunnel://attic/i/b":          false,
-		"tunnel://attic/restart/a":    false,
-		"tunnel://user:x@attic/i/a":   false,
-		"tunnel://attic/i/a?x=1":      false,
-		"http://127.0.0.1:2019/i/a":   false,
-		"http://10.0.0.5:8188/i/a":    false,
-		"https://169.254.169.254/i/a": false,
-		"file:///i/a":                 false,
-		"tunnel://attic/i/%61":        false,
-		"tunnel://attic:0/../i/a":     false,
-		"TUNNEL://attic/i/a":          true, // a scheme has no case
-		"tunnel://attic/i/a#fragment": false,
-		"tunnel://[fd00::1]:8188/i/a": true, // the host means nothing
+		"tunnel://attic/i/attic":          true,
+		"tunnel://attic/i/attic-2":        false,
+		"tunnel://attic/restart/attic":    false,
+		"tunnel://user:x@attic/i/attic":   false,
+		"tunnel://attic/i/attic?x=1":      false,
+		"http://127.0.0.1:2019/i/attic":   false,
+		"http://10.0.0.5:8188/i/attic":    false,
+		"https://169.254.169.254/i/attic": false,
+		"file:///i/attic":                 false,
+		"tunnel://attic/i/%61ttic":        false,
+		"tunnel://attic:0/../i/attic":     false,
+		"TUNNEL://attic/i/attic":          true, // a scheme has no case
+		"tunnel://attic/i/attic#fragment": false,
+		"tunnel://[fd00::1]:8188/i/attic": true, // the host means nothing
 	} {
-		_, faults := p.Restrict(Report{Instances: []InstanceReport{{Name: "a", URL: url}}, Sender: Sender{Tunnel: true}})
+		_, faults := p.Restrict(Report{Agent: "attic", Instances: []InstanceReport{{Name: "attic", URL: url}}, Sender: Sender{Tunnel: true}})
 		require.Equal(t, allowed, len(faults) == 0, url)
 	}
-	_, faults := p.Restrict(Report{Instances: []InstanceReport{{Name: "a", URL: "tunnel://attic/i/a", Direct: true}}, Sender: Sender{Tunnel: true}})
+	_, faults := p.Restrict(Report{Agent: "attic", Instances: []InstanceReport{{Name: "attic", URL: "tunnel://attic/i/attic", Direct: true}}, Sender: Sender{Tunnel: true}})
 	require.NotEmpty(t, faults, "a direct address is none in the tunnel")
+}
+
+// A machine with a token has no other names than its own.
+func TestNamesInATunnel(t *testing.T) {
+	t.Parallel()
+	p := Policy{Prefix: "/i/"}
+	for name, own := range map[string]bool{
+		"gpu7": true, "gpu7-1": true, "gpu7-8188": true, "gpu7-left": true,
+		"gpu70": false, "gpu7.1": false, "gpu7_1": false, "gpu": false, "attic": false, "x-gpu7": false, "GPU7": false,
+	} {
+		r := report("gpu7", "gpu7", 1, 1, "gpu7", name)
+		if name == "gpu7" {
+			r.Instances = r.Instances[:1]
+		}
+		for n := range r.Instances {
+			r.Instances[n].URL = "tunnel://gpu7/i/" + r.Instances[n].Name
+		}
+		gossip, faults := Policy{Prefix: "/i/", Hosts: []string{"gpu7"}}.Restrict(report("gpu7", "gpu7", 1, 1, name))
+		require.Empty(t, faults, "an agent with a key owns what it has first")
+		require.Len(t, gossip.Instances, 1)
+
+		r.Sender.Tunnel = true
+		allowed, faults := p.Restrict(r)
+		if own {
+			require.Empty(t, faults, name)
+			require.Equal(t, r.Instances, allowed.Instances)
+			continue
+		}
+		require.Equal(t, map[string]string{name: "its machine's token admits only the names gpu7 and gpu7-..."}, faults)
+		require.Equal(t, r.Instances[:1], allowed.Instances, "the name stays free for whose it is")
+		require.Equal(t, name, r.Instances[1].Name, "the report itself is as it was")
+	}
 }

@@ -136,6 +136,9 @@ func (m *Members) take(r fleet.Report) {
 	}
 	for name, fault := range faults {
 		m.complain("an instance is left out", name, fault)
+		if r.Sender.Tunnel { // nothing in it is for the operator only
+			m.o.Fleet.Refuse(r.Agent, fault)
+		}
 		if g := m.gossip.Load(); g != nil {
 			g.Refuse(r.Agent, r.Boot, "instance "+name+": "+fault)
 		}

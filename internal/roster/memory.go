@@ -41,6 +41,7 @@ type Memory struct {
 // former is a [fleet.Former] in Redis.
 type former struct {
 	Agent   string `json:"agent"`
+	Key     string `json:"key,omitempty"`
 	Kind    string `json:"kind,omitempty"`
 	GPU     string `json:"gpu,omitempty"`
 	Version string `json:"version,omitempty"`
@@ -62,7 +63,7 @@ func (m *Memory) Recall(ctx context.Context) error {
 	list := make([]fleet.Former, 0, len(stored))
 	for name, f := range stored {
 		list = append(list, fleet.Former{
-			Name: name, Agent: f.Agent, Kind: f.Kind, GPU: f.GPU, Version: f.Version, VRAMTotal: f.VRAM, Boot: f.Boot,
+			Name: name, Agent: f.Agent, Key: f.Key, Kind: f.Kind, GPU: f.GPU, Version: f.Version, VRAMTotal: f.VRAM, Boot: f.Boot,
 			Seen: m.DB.Clock().When(f.At), Left: f.Left, Sick: f.Sick, Broken: f.Broken,
 		})
 	}
@@ -103,7 +104,7 @@ func (m *Memory) round(ctx context.Context) error {
 	now, local := m.DB.Clock().Now(), time.Now()
 	args := []any{0}
 	for _, f := range m.Fleet.Formers() {
-		next := former{f.Agent, f.Kind, f.GPU, f.Version, f.VRAMTotal, f.Boot, f.Left, f.Sick, f.Broken, now.Add(f.Seen.Sub(local)).UnixMilli()}
+		next := former{f.Agent, f.Key, f.Kind, f.GPU, f.Version, f.VRAMTotal, f.Boot, f.Left, f.Sick, f.Broken, now.Add(f.Seen.Sub(local)).UnixMilli()}
 		before, known := stored[f.Name]
 		newer := time.Duration(next.At-before.At) * time.Millisecond
 		delete(stored, f.Name)
