@@ -200,12 +200,12 @@ type restarting struct {
 
 	lock  sync.Mutex
 	began []time.Duration
-	boot  int64
+	at    moment
 	fails error
 }
 
 func newRestarting() *restarting {
-	r := &restarting{boot: 1}
+	r := &restarting{at: moment{boot: 1}}
 	start := time.Now()
 	r.command = func() error {
 		r.lock.Lock()
@@ -213,10 +213,10 @@ func newRestarting() *restarting {
 		r.began = append(r.began, time.Since(start))
 		return r.fails
 	}
-	r.process = func() int64 {
+	r.now = func() moment {
 		r.lock.Lock()
 		defer r.lock.Unlock()
-		return r.boot
+		return r.at
 	}
 	// Hubs are told at once, with the state.
 	r.begins, r.failed, r.log = func() { r.state() }, func() { r.state() }, discard()
@@ -227,7 +227,14 @@ func newRestarting() *restarting {
 func (r *restarting) comesBack() {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.boot++
+	r.at.boot++
+}
+
+// runs has the server run a prompt; "" for none.
+func (r *restarting) runs(prompt string) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.at.prompt = prompt
 }
 
 // from makes the command fail from now on, or work if err is nil.
@@ -281,6 +288,42 @@ func TestPlannedRestartOfAnotherProcess(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, r.times(), 1)
 		require.Zero(t, r.state().next)
+	})
+}
+
+// A restart that was planned spares a prompt that was not there when it was asked for: the
+// server has got rid of what it hung on. One that nothing runs on may be restarted.
+func TestPlannedRestartSparesAnotherPrompt(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		r := newRestarting()
+		require.NoError(t, r.start())
+		synctest.Wait()
+		r.comesBack()
+		r.runs("hangs")
+		require.ErrorIs(t, r.start(), errRestarting)
+		r.runs("well")
+		time.Sleep(restartPause)
+		synctest.Wait()
+		require.Len(t, r.times(), 1)
+		require.Zero(t, r.state().next)
+
+		r.runs("")
+		require.NoError(t, r.start())
+		synctest.Wait()
+		r.comesBack()
+		require.ErrorIs(t, r.start(), errRestarting, "it accepts a prompt and does not start it")
+		r.runs("hangs")
+		require.ErrorIs(t, r.start(), errRestarting, "the last time that somebody asks counts")
+		time.Sleep(time.Until(r.state().next))
+		synctest.Wait()
+		require.Len(t, r.times(), 3, "it hangs still")
+
+		r.comesBack()
+		require.ErrorIs(t, r.start(), errRestarting)
+		r.runs("")
+		time.Sleep(time.Until(r.state().next))
+		synctest.Wait()
+		require.Len(t, r.times(), 4, "nothing is lost")
 	})
 }
 

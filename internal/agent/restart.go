@@ -31,8 +31,8 @@ const (
 type restarter struct {
 	// command runs the command.
 	command func() error
-	// process tells one process of the server from the next.
-	process func() int64
+	// now says what the server is doing.
+	now func() moment
 	// begins is called before the command, and failed when it has failed.
 	begins, failed func()
 	log            *slog.Logger
@@ -42,12 +42,26 @@ type restarter struct {
 	// the last of them began.
 	count int
 	last  time.Time
-	// next is when one is due that had to wait; zero if there is none.
+	// next is when one is due that had to wait; zero if there is none. asked is what the server
+	// did when it was last asked for.
 	next    time.Time
+	asked   moment
 	timer   *time.Timer
 	running bool
 	err     string
 	closed  bool
+}
+
+// moment is what a server is doing: its process, and the prompt that runs there, "" for none.
+type moment struct {
+	boot   int64
+	prompt string
+}
+
+// same reports whether a server still is as it was when somebody wanted it restarted. One that runs
+// another prompt has got rid of what it hung on.
+func (m moment) same(asked moment) bool {
+	return m.boot == asked.boot && (m.prompt == "" || m.prompt == asked.prompt)
 }
 
 // restarts is what hubs are told of the restarts of a server.
@@ -57,7 +71,7 @@ type restarts struct {
 	err   string    // of the last one, if the command failed
 }
 
-var errRestarting = errors.New("it was restarted a moment ago; it will be restarted again after a pause if the process is still the same")
+var errRestarting = errors.New("it was restarted a moment ago; it will be restarted again after a pause if it is still the same process and no other prompt runs there")
 
 // start runs the command, which continues if the agent ends. It does not wait. Where the
 // last restart was a moment ago, it plans one and returns errRestarting.
@@ -103,18 +117,21 @@ func (r *restarter) earliest() time.Time {
 	return r.last.Add(pause)
 }
 
-// plan has the server restarted when it may be, if its process is still the same then.
+// plan has the server restarted when it may be, if that still makes sense then.
 func (r *restarter) plan() {
-	if !r.next.IsZero() || r.closed {
+	if r.closed {
 		return
 	}
-	process := r.process()
+	r.asked = r.now()
+	if !r.next.IsZero() {
+		return
+	}
 	r.next = r.earliest()
 	r.timer = time.AfterFunc(time.Until(r.next), func() {
-		same := r.process() == process
+		now := r.now()
 		r.mu.Lock()
 		r.next = time.Time{}
-		wanted := same && !r.closed
+		wanted := now.same(r.asked) && !r.closed
 		r.mu.Unlock()
 		if wanted {
 			_ = r.start() // if it is too early, that plans another one
@@ -165,10 +182,10 @@ func (r *restarter) close() {
 func (a *agent) newRestarter(i *instance) *restarter {
 	return &restarter{
 		command: func() error { return shell(a.restartCommand, i.target, a.log) },
-		process: func() int64 {
+		now: func() moment {
 			a.servers.mu.Lock()
 			defer a.servers.mu.Unlock()
-			return i.seen.Boot
+			return moment{i.seen.Boot, i.seen.Running}
 		},
 		begins: func() { a.servers.ask(i) }, failed: func() { a.servers.unask(i) }, log: a.log,
 	}
