@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -16,7 +17,13 @@ const (
 	settle = 10 * time.Second
 	// useStep is the step in which the use of a GPU by others is told, in percent.
 	useStep = 10
+	// blindAfter is how long what was last seen of the GPUs counts.
+	blindAfter = 30 * time.Second
+	// lookMost is how long a look is waited for, and lookEnd once the agent stops.
+	lookMost, lookEnd = 2 * sampleEvery, time.Second
 )
+
+var errLookHangs = errors.New("the last question has no answer yet")
 
 // gpuLoad decides from samples which GPUs other programs use.
 type gpuLoad struct{ gpus map[string]*gpuSamples }
@@ -56,13 +63,70 @@ func (l *gpuLoad) sample(use map[string]int, quiet func(gpu string) bool) map[st
 // watchLoad samples the GPUs until ctx ends.
 func (a *agent) watchLoad(ctx context.Context, look sampler) {
 	var load gpuLoad
+	look = bounded(look)
+	last, blind := time.Now(), false
 	every(ctx, sampleEvery, func() {
-		if s, err := look(ctx); err != nil {
+		s, err := look(ctx)
+		switch {
+		case err == nil:
+			last, blind = time.Now(), false
+			if a.servers.setLoad(s, &load, theProcesses()) {
+				a.servers.hear.Push(true)
+			}
+		case blind || ctx.Err() != nil:
+		case time.Since(last) < blindAfter:
 			a.log.Debug("cannot read the use of the GPUs", "error", err)
-		} else if a.servers.setLoad(s, &load, theProcesses()) {
-			a.servers.hear.Push(true)
+		default:
+			blind, load = true, gpuLoad{}
+			a.log.Warn("cannot read the use of the GPUs any more; what other programs do there does not count until that works again", "error", err)
+			if a.servers.clearLoad() {
+				a.servers.hear.Push(true)
+			}
 		}
 	})
+}
+
+// bounded makes a look one that ends: the kernel may keep a process that has to do with a broken
+// GPU for ever. While one hangs there is no other.
+func bounded(look sampler) sampler {
+	type answer struct {
+		sample gpuSample
+		err    error
+	}
+	looking := make(chan struct{}, 1)
+	return func(ctx context.Context) (gpuSample, error) {
+		select {
+		case looking <- struct{}{}:
+		default:
+			return gpuSample{}, errLookHangs
+		}
+		answers := make(chan answer, 1)
+		go func() {
+			s, err := look(ctx)
+			<-looking
+			answers <- answer{s, err}
+		}()
+		patience := time.NewTimer(lookMost)
+		defer patience.Stop()
+		defer context.AfterFunc(ctx, func() { patience.Reset(lookEnd) })()
+		select {
+		case a := <-answers:
+			return a.sample, a.err
+		case <-patience.C:
+			return gpuSample{}, errLookHangs
+		}
+	}
+}
+
+// clearLoad forgets what others do on the GPUs, and reports whether that changes anything.
+func (s *servers) clearLoad() (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.list {
+		changed = changed || i.load != "" || i.at.others != 0
+		i.load, i.at.others, i.at.use = "", 0, 0
+	}
+	return changed
 }
 
 // setLoad records a sample and reports whether it changes something that hubs must know at

@@ -43,6 +43,8 @@ type gpuSample struct {
 	// apps are what computes there, if listed; some containers do not see it.
 	apps   []app
 	listed bool
+	// lost is how many GPUs there are of which the driver says nothing.
+	lost int
 }
 
 // card returns the GPU that meets a condition, if exactly one does.
@@ -74,7 +76,9 @@ func nvidia() sampler {
 		return nil
 	}
 	ask := func(ctx context.Context, question string) (string, error) {
-		out, err := exec.CommandContext(ctx, tool, question, "--format=csv,noheader,nounits").Output()
+		cmd := exec.CommandContext(ctx, tool, question, "--format=csv,noheader,nounits")
+		cmd.WaitDelay = time.Second // what it may have started does not hold this up
+		out, err := cmd.Output()
 		if err != nil {
 			return "", fmt.Errorf("nvidia-smi: %w", err)
 		}
@@ -88,7 +92,7 @@ func nvidia() sampler {
 		if err != nil {
 			return s, err
 		}
-		if s.cards, err = parseCards(out); err != nil {
+		if s.cards, s.lost, err = parseCards(out); err != nil {
 			return s, err
 		}
 		if out, err = ask(ctx, "--query-compute-apps="+appColumns); err == nil {
@@ -99,27 +103,32 @@ func nvidia() sampler {
 }
 
 // parseCards parses lines such as
-// "0, GPU-8f1c…, 97, 24564, 1305, [N/A], NVIDIA GeForce RTX 4090".
-func parseCards(out string) ([]card, error) {
+// "0, GPU-8f1c…, 97, 24564, 1305, [N/A], NVIDIA GeForce RTX 4090". lost is how many say nothing of
+// use, as that of a GPU which fell off the bus: the others count all the same.
+func parseCards(out string) (cards []card, lost int, err error) {
 	lines, err := readColumns(out)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var cards []card
 	for _, line := range lines[:min(len(lines), maxCards)] {
 		if len(line) < 7 {
-			return nil, fmt.Errorf("nvidia-smi: %d columns", len(line))
+			lost, err = lost+1, fmt.Errorf("nvidia-smi: %d columns", len(line))
+			continue
 		}
 		c := card{
 			index: line[0], id: line[1], use: int(number(line[2])), total: bytesOf(line[3]), used: bytesOf(line[4]),
 			split: line[5] == "Enabled", name: strings.Join(line[6:], ", "),
 		}
 		if !strings.HasPrefix(c.id, "GPU-") || checkGPU(c.id) != nil {
-			return nil, fmt.Errorf("nvidia-smi: %q is not a GPU ID", c.id[:min(len(c.id), 40)])
+			lost, err = lost+1, fmt.Errorf("nvidia-smi: %q is not a GPU ID", c.id[:min(len(c.id), 40)])
+			continue
 		}
 		cards = append(cards, c)
 	}
-	return cards, nil
+	if len(cards) > 0 {
+		err = nil
+	}
+	return cards, lost, err
 }
 
 // parseApps parses lines such as "GPU-8f1c…, 4711, 1012", and reports whether it could.

@@ -1,11 +1,18 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -56,10 +63,12 @@ func TestParseCards(t *testing.T) {
 		"": false, "0, GPU-1, 97, 24564, 1305, Enabled, NVIDIA A100, 80GB\n": false,
 		"No devices were found\n": true, "0, 97\n": true, "0, GPU-\x1b[2J, 97, 1, 1, [N/A], x\n": true,
 		"0, /etc/passwd, 97, 1, 1, [N/A], x\n": true,
+		"0, GPU-1, 97, 24564, 1305, Enabled, NVIDIA A100, 80GB\n1, [GPU is lost], [N/A], [N/A], [N/A], [N/A], [Unknown Error]\n2, 97\n": false,
 	} {
-		cards, err := parseCards(out)
+		cards, lost, err := parseCards(out)
 		require.Equal(t, bad, err != nil, out)
 		for _, c := range cards {
+			require.Equal(t, strings.Count(out, "\n")-1, lost, out)
 			require.Equal(t, card{"0", "GPU-1", "NVIDIA A100, 80GB", 97, 24564 * mebibyte, 1305 * mebibyte, true}, c)
 		}
 	}
@@ -82,7 +91,7 @@ func TestParseApps(t *testing.T) {
 func FuzzParseCards(f *testing.F) {
 	f.Add("0, GPU-8f1c2d3e-1111, 97, 24564, 1305, [N/A], NVIDIA GeForce RTX 4090\n")
 	f.Fuzz(func(t *testing.T, out string) {
-		cards, _ := parseCards(out)
+		cards, _, _ := parseCards(out)
 		require.LessOrEqual(t, len(cards), maxCards)
 		for _, c := range cards {
 			require.NoError(t, checkGPU(c.id))
@@ -168,6 +177,101 @@ func TestWatchLoadEndsWithContext(t *testing.T) {
 		<-done
 		require.Equal(t, 4, calls, "at once, and every five seconds")
 	})
+}
+
+// What was last seen of a GPU does not keep an instance from its jobs once nobody can look any more.
+func TestLoadThatCannotBeReadAnyMore(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var said bytes.Buffer
+		a := newAgent(config{logger: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		a.servers.hear = &hearing{}
+		i := local("GPU-0")
+		a.servers.list = []*instance{i}
+		blind := false
+		look := func(context.Context) (gpuSample, error) {
+			if blind {
+				return gpuSample{}, errors.New("GPU is lost")
+			}
+			return gpuSample{cards: []card{{id: "GPU-0", use: 90, total: 24 << 30, used: 8 << 30}}, listed: true}, nil
+		}
+		var work sync.WaitGroup
+		work.Go(func() { a.watchLoad(ctx, look) })
+		defer work.Wait()
+		defer cancel()
+		time.Sleep(settle + 4*sampleEvery)
+		synctest.Wait()
+		require.NotEmpty(t, i.load)
+
+		blind = true
+		time.Sleep(blindAfter - sampleEvery)
+		synctest.Wait()
+		require.NotEmpty(t, i.load, "one look may fail")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Empty(t, i.load)
+		require.Zero(t, i.at.use)
+		require.Equal(t, "GPU-0", i.at.id, "it is still there")
+		require.Equal(t, 1, strings.Count(said.String(), "GPU is lost"), said.String())
+
+		blind = false
+		time.Sleep(4 * sampleEvery)
+		synctest.Wait()
+		require.NotEmpty(t, i.load)
+	})
+}
+
+// hearing is a hub that listens.
+type hearing struct{}
+
+func (*hearing) Push(bool)                   {}
+func (*hearing) Leave(context.Context) error { return nil }
+
+// A look that never ends, as a process that the kernel does not let go, holds up nothing.
+func TestLookThatHangs(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		var said bytes.Buffer
+		a := newAgent(config{logger: slog.New(slog.NewTextHandler(&said, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		free := make(chan struct{})
+		calls := 0
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.watchLoad(ctx, func(context.Context) (gpuSample, error) { calls++; <-free; return gpuSample{}, nil })
+		}()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, 1, calls, "nobody starts one process after the other")
+		require.Contains(t, said.String(), "cannot read the use of the GPUs any more")
+		cancel()
+		time.Sleep(lookEnd)
+		synctest.Wait()
+		select {
+		case <-done:
+		default:
+			t.Error("the agent cannot stop")
+		}
+		close(free)
+	})
+}
+
+// Nor does what the driver's tool leaves behind.
+func TestNvidiaLeavesAProcess(t *testing.T) {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip("no sleep here")
+	}
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte("#!/bin/sh\n"+sleep+" 20 &\necho $! > "+folder+"/pid\n"), 0o700))
+	t.Setenv("PATH", folder)
+	began := time.Now()
+	_, err = nvidia()(t.Context())
+	require.ErrorIs(t, err, exec.ErrWaitDelay)
+	require.Less(t, time.Since(began), 15*time.Second)
+	var pid int
+	must.Get(fmt.Sscan(string(must.Get(os.ReadFile(filepath.Join(folder, "pid")))(t)), &pid))(t)
+	require.NoError(t, must.Get(os.FindProcess(pid))(t).Kill())
 }
 
 func TestOnGPUs(t *testing.T) {

@@ -61,7 +61,7 @@ func (i *instance) place(s gpuSample, p processes) placement {
 			now.id = c.id
 		}
 	}
-	if now.id == "" {
+	if now.id == "" && s.lost == 0 { // else it may be the one that is lost
 		if c, ok := s.card(func(c card) bool { return len(s.cards) == 1 || c.name == kind }); ok {
 			now.id = c.id
 		}
