@@ -21,7 +21,15 @@ const (
 	tokenChecked = 20 * time.Second
 	// checkTimeout bounds a check.
 	checkTimeout = 5 * time.Second
+	// pingTimeout is how long the agent of an open tunnel may take to answer when another one
+	// wants its place. A machine that was rebooted must not wait for its old tunnel to break.
+	pingTimeout = time.Second
 )
+
+// secondAgent is what becomes known of an agent whose token another one uses.
+const secondAgent = "another agent with this machine's token is connected: each machine needs a token of its own"
+
+var errClosed = errors.New("the hub stops")
 
 // Tunnels are the connections to machines that only dial out. They are safe for concurrent
 // use.
@@ -35,22 +43,24 @@ type Tunnels struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[string]*machineTunnel // by machine
-	work   sync.WaitGroup
+	// open are the tunnels in use, by machine; entering those whose agents have not reported yet.
+	open, entering map[string]*machineTunnel
+	work           sync.WaitGroup
 }
 
 // machineTunnel is the tunnel of a machine.
 type machineTunnel struct {
 	machine, token string
 	session        *Session
-	// boot is the agent's, 0 until it has reported.
+	// boot is the agent's, once it has reported and used is set.
 	boot int64
+	used bool
 }
 
 // NewTunnels returns no tunnels: machines open them. find returns the machine that a token belongs to, and
 // take takes in reports.
 func NewTunnels(find func(ctx context.Context, token string) (machine string, ok bool, err error), f *fleet.Registry, take func(fleet.Report), log func() *slog.Logger) *Tunnels {
-	return &Tunnels{find: find, fleet: f, take: take, log: log, open: map[string]*machineTunnel{}}
+	return &Tunnels{find: find, fleet: f, take: take, log: log, open: map[string]*machineTunnel{}, entering: map[string]*machineTunnel{}}
 }
 
 // cut ends a tunnel.
@@ -67,34 +77,92 @@ func (t *Tunnels) Machine(ctx context.Context, token string) (string, error) {
 }
 
 // Serve drives the instances at the other end of a tunnel until it ends. A machine has only one
-// tunnel: opening another ends the older one.
+// tunnel: the one that its agent opens next ends the older one.
 func (t *Tunnels) Serve(machine, token string, session *Session) {
 	m := &machineTunnel{machine: machine, token: token, session: session}
 	defer func() { _ = session.Close() }()
-	if !t.enter(m) {
+	if !t.begin(m) {
 		return
 	}
 	defer t.work.Done()
 	log := t.log().With("machine", machine)
-	log.Info("machine opened a tunnel")
-	err := t.follow(m)
-	log.Info("tunnel closed", "reason", err.Error())
+	err := t.follow(m, log)
+	if errors.Is(err, fleet.ErrNameTaken) {
+		log.Error("a tunnel is refused", "error", err)
+		t.fleet.Refuse(machine, secondAgent)
+	} else {
+		log.Info("tunnel closed", "reason", err.Error())
+	}
 	t.leave(m, errors.Is(err, ErrLeave))
 }
 
-// enter makes a tunnel the current one of its machine. It fails once the hub closes.
-func (t *Tunnels) enter(m *machineTunnel) bool {
+// begin notes a tunnel whose agent has not said yet which process it is. It fails once the hub
+// closes.
+func (t *Tunnels) begin(m *machineTunnel) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return false
 	}
+	if old := t.entering[m.machine]; old != nil {
+		go old.cut() // it waits for the other side
+	}
+	t.entering[m.machine] = m
+	t.work.Add(1)
+	return true
+}
+
+// enter makes a tunnel the current one of its machine. The error is [fleet.ErrNameTaken] if another
+// process has one and answers: two machines with one token would disconnect each other for ever.
+func (t *Tunnels) enter(m *machineTunnel) error {
+	for {
+		old, err := t.replace(m, nil)
+		if old == nil {
+			return err
+		}
+		if old.answers() {
+			return fmt.Errorf("%w: %s", fleet.ErrNameTaken, secondAgent)
+		}
+		if next, err := t.replace(m, old); next == nil {
+			return err
+		}
+	}
+}
+
+// replace makes a tunnel the current one in the place of its own process's, of one with a token
+// that is no longer valid, or of a dead one. Else it returns the one that is in the way.
+func (t *Tunnels) replace(m, dead *machineTunnel) (inTheWay *machineTunnel, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, errClosed
+	}
 	if old := t.open[m.machine]; old != nil {
+		if old != dead && old.boot != m.boot && old.token == m.token {
+			return old, nil
+		}
 		go old.cut() // it waits for the other side
 	}
 	t.open[m.machine] = m
-	t.work.Add(1)
-	return true
+	if t.entering[m.machine] == m {
+		delete(t.entering, m.machine)
+	}
+	return nil, nil //nolint:nilnil // nothing is in the way
+}
+
+// answers reports whether the agent at the other end is there.
+func (m *machineTunnel) answers() bool {
+	pong := make(chan error, 1)
+	go func() {
+		_, err := m.session.Ping()
+		pong <- err
+	}()
+	select {
+	case err := <-pong:
+		return err == nil
+	case <-time.After(pingTimeout):
+		return false
+	}
 }
 
 // leave tells the fleet that a machine is gone, unless it already has another tunnel.
@@ -103,6 +171,9 @@ func (t *Tunnels) leave(m *machineTunnel, announced bool) {
 	current := t.open[m.machine] == m
 	if current {
 		delete(t.open, m.machine)
+	}
+	if t.entering[m.machine] == m {
+		delete(t.entering, m.machine)
 	}
 	t.mu.Unlock()
 	switch {
@@ -115,7 +186,7 @@ func (t *Tunnels) leave(m *machineTunnel, announced bool) {
 }
 
 // follow takes in what the agent reports, until the tunnel ends.
-func (t *Tunnels) follow(m *machineTunnel) error {
+func (t *Tunnels) follow(m *machineTunnel, log *slog.Logger) error {
 	silence := time.AfterFunc(Silence, func() { _ = m.session.Close() })
 	defer silence.Stop()
 	reports, err := m.session.Reports()
@@ -136,10 +207,9 @@ func (t *Tunnels) follow(m *machineTunnel) error {
 			return err
 		}
 		silence.Reset(Silence)
-		if report.Agent != m.machine {
-			return fmt.Errorf("the agent calls itself %q: its --name must be that of the token, %q", report.Agent, m.machine)
+		if err := t.belongs(m, report, log); err != nil {
+			return err
 		}
-		m.boot = report.Boot
 		pace.Reset(reportPause)
 		report.Sender = fleet.Sender{Key: fleet.TunnelKey, Tunnel: true}
 		t.take(report)
@@ -150,6 +220,25 @@ func (t *Tunnels) follow(m *machineTunnel) error {
 			}
 		}
 	}
+}
+
+// belongs checks that a report comes from the machine's agent, always the same process. With its
+// first one the tunnel is used.
+func (t *Tunnels) belongs(m *machineTunnel, report fleet.Report, log *slog.Logger) error {
+	switch {
+	case report.Agent != m.machine:
+		return fmt.Errorf("the agent calls itself %q: its --name must be that of the token, %q", report.Agent, m.machine)
+	case m.used && m.boot == report.Boot:
+		return nil
+	case m.used:
+		return errors.New("the agent is another process than before")
+	}
+	m.boot, m.used = report.Boot, true
+	if err := t.enter(m); err != nil {
+		return err
+	}
+	log.Info("machine opened a tunnel")
+	return nil
 }
 
 // check returns [ErrToken] once a tunnel's token is revoked. While Redis is away the
@@ -181,6 +270,9 @@ func (t *Tunnels) Close() {
 	t.mu.Lock()
 	t.closed = true
 	for _, m := range t.open {
+		go m.cut()
+	}
+	for _, m := range t.entering {
 		go m.cut()
 	}
 	t.mu.Unlock()

@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -145,6 +146,95 @@ func TestSecondTunnelOfAMachine(t *testing.T) {
 	}, time.Minute, 5*time.Millisecond)
 	b.becomes(fleet.Idle)
 	require.NoError(t, must.Get(b.Dialer("attic")(t.Context(), "tcp", "attic:80"))(t).Close())
+}
+
+// Two machines with one token do not disconnect each other: the first stays while it answers.
+func TestSecondAgentWithOneToken(t *testing.T) {
+	t.Parallel()
+	b := newTunnelBench(t)
+	first := b.agent(say(reportOf("attic", 1, 1), nil))
+	b.becomes(fleet.Idle)
+	for boot := int64(2); boot < 5; boot++ {
+		second := b.agent(say(reportOf("attic", boot, 1), nil))
+		loopback.Eventually(t, second.IsClosed, time.Minute, 5*time.Millisecond)
+	}
+	require.False(t, first.IsClosed())
+	require.Equal(t, fleet.Idle, b.state())
+	b.mu.Lock()
+	require.Len(t, b.taken, 1)
+	b.mu.Unlock()
+	require.NoError(t, must.Get(b.Dialer("attic")(t.Context(), "tcp", "attic:80"))(t).Close())
+	require.NoError(t, first.Close())
+	b.becomes(fleet.Offline)
+	i, _ := b.registry.Instance("attic")
+	require.Equal(t, secondAgent, i.Reason)
+	b.agent(say(reportOf("attic", 5, 1), nil))
+	b.becomes(fleet.Idle)
+}
+
+// A machine that was rebooted, or has another token, gets in though its old tunnel still looks open.
+func TestTunnelOfARebootedMachine(t *testing.T) {
+	t.Parallel()
+	b := newTunnelBench(t)
+	frozen := make(chan struct{})
+	dial := b.client.Transport.(*http.Transport)
+	dial.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return stuckConn{c, frozen}, err
+	}
+	b.agent(say(reportOf("attic", 1, 1), nil))
+	b.becomes(fleet.Idle)
+	close(frozen)
+	b.client.CloseIdleConnections()
+	dial.DialContext = nil
+	began := time.Now()
+	b.agent(say(reportOf("attic", 2, 1), nil))
+	loopback.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.taken[len(b.taken)-1].Boot == 2
+	}, time.Minute, 5*time.Millisecond)
+	require.Less(t, time.Since(began), Silence)
+
+	b.token = "attic:another" // the one before is not valid any more
+	b.agent(say(reportOf("attic", 3, 1), nil))
+	loopback.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.taken[len(b.taken)-1].Boot == 3
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// stuckConn says nothing once it is frozen, as one of a machine that has lost its power.
+type stuckConn struct {
+	net.Conn
+	frozen <-chan struct{}
+}
+
+func (c stuckConn) Write(p []byte) (int, error) {
+	select {
+	case <-c.frozen:
+		return len(p), nil
+	default:
+		return c.Conn.Write(p)
+	}
+}
+
+// A tunnel whose agent has not said which process it is is no tunnel yet, and a machine has one of them.
+func TestTunnelsThatSayNothing(t *testing.T) {
+	t.Parallel()
+	b := newTunnelBench(t)
+	silent := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	one := b.agent(silent)
+	for range 5 {
+		next := b.agent(silent)
+		loopback.Eventually(t, one.IsClosed, time.Minute, 5*time.Millisecond)
+		one = next
+	}
+	_, err := b.Dialer("attic")(t.Context(), "tcp", "attic:80")
+	require.ErrorContains(t, err, "no tunnel")
+	b.Close()
+	loopback.Eventually(t, one.IsClosed, time.Minute, 5*time.Millisecond)
 }
 
 // A token admits only the machine that it names, under no other name.

@@ -31,7 +31,7 @@ func known(t *testing.T) (pairs [][2]string) {
 func TestReasonsAreThoseOfTheHub(t *testing.T) {
 	t.Parallel()
 	var said strings.Builder
-	for _, folder := range []string{"agent", "comfyui", "dispatch", "fleet", "hints", "instance", "metrics", "overflow", "overflow/endpoints", "refusal", "run", "scale", "schedule", "view", "worker"} {
+	for _, folder := range []string{"agent", "comfyui", "dispatch", "fleet", "hints", "instance", "metrics", "overflow", "overflow/endpoints", "refusal", "run", "scale", "schedule", "tunnel", "view", "worker"} {
 		files, err := filepath.Glob("../../" + folder + "/*.go")
 		require.NoError(t, err)
 		for _, file := range files {

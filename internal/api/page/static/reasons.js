@@ -133,6 +133,7 @@ const known = {
     ["the hub's log says which, gossip { allow_direct ... } or { agents_from ... } in the Caddyfile allows it", 'какой это адрес, сказано в журнале хаба; разрешает gossip { allow_direct ... } или { agents_from ... } в Caddyfile'],
     ['its agent gives an address outside its tunnel', 'агент назвал адрес вне своего туннеля'],
     ["its machine's token admits only the names {x} and {x}-...", 'токен этой машины разрешает только имена {x} и {x}-...'],
+    ["another agent with this machine's token is connected: each machine needs a token of its own", 'подключён другой агент с токеном этой машины: каждой машине нужен свой'],
     ['its agent gives no address that a hub can use', 'агент не назвал адреса, пригодного для хаба'],
     ['its agent gives an address with more than host, port and path', 'в адресе от агента лишнее: нужны только хост, порт и путь'],
     ['its agent gives the path of something else', 'агент назвал чужой путь'],
