@@ -256,7 +256,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	h.Canceller = &submit.Canceller{Queue: h.Queue, Dispatch: h.Dispatch, Streams: h.Streams, Steered: h.Board.Touch}
 	h.Machines = machines.New(h.DB, h.Ring)
 	h.Scaler = scale.New(scale.Options{
-		Tokens: &demand.Tokens{Machines: h.Machines, Sealer: h.Ring.Sealer(keyring.Tokens)},
+		Tokens: &demand.Tokens{Machines: h.Machines, Sealer: h.Ring.Sealer(keyring.Tokens), Forget: func(ctx context.Context, name string) (bool, error) { return h.Operator.Release(ctx, name) }},
 		DB:     h.DB, Hub: h.self, Log: h.log, Classes: func() []scale.Class { return h.Settings().Scale },
 		Fleet: &demand.Fleet{Queue: h.Queue, Fleet: h.Fleet, Dispatch: h.Dispatch, Infos: h.Inventory.Infos, Elsewhere: h.roster.Elsewhere, Stops: h.Stops, Reserved: func() schedule.Reservations { return h.Settings().Reserved }},
 	})

@@ -156,6 +156,17 @@ func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 	return nil
 }
 
+// Release is ForgetAgent for a machine that was ended on purpose. It reports whether it was gone.
+func (o *Operator) Release(ctx context.Context, machine string) (gone bool, err error) {
+	switch err = o.ForgetAgent(ctx, machine); {
+	case errors.Is(err, ErrAgentAlive):
+		return false, nil
+	case errors.Is(err, ErrAgentUnknown):
+		return true, nil
+	}
+	return err == nil, err
+}
+
 // ForgetInstance removes an instance that is gone from this hub's list, where it would stay for
 // days, and undoes Pause and Drain for it at all hubs: a new instance of its name starts afresh. The
 // errors are [fleet.ErrPresent], [fleet.ErrUnknown], or one of Redis.
