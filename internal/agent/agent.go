@@ -103,7 +103,9 @@ func (c config) run(ctx context.Context) error {
 		a.servers.hear, a.door.reports = p, p.serveReports
 		p.start(ctx)
 		defer p.cut()
-	} else if err := a.join(ctx, listener.Addr()); err != nil {
+	} else if err := a.join(ctx, stopped, listener.Addr()); errors.Is(err, context.Canceled) {
+		return listener.Close() // it was stopped while it waited
+	} else if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	requests, drop := context.WithCancel(context.WithoutCancel(ctx))
@@ -195,8 +197,9 @@ func onThisMachine(address string) bool {
 }
 
 // join enters the gossip. There it learns the address at which this machine is
-// known, where hubs also look for the instances.
-func (a *agent) join(ctx context.Context, served net.Addr) error {
+// known, where hubs also look for the instances. What goes on afterwards ends with ctx; stopped ends
+// the wait for a network.
+func (a *agent) join(ctx, stopped context.Context, served net.Addr) error {
 	c := gossip.Config{
 		Role: gossip.RoleAgent, Name: a.name, Boot: a.boot, Version: a.version,
 		Bind: a.bind, Advertise: a.advertise, Key: a.key, Identity: a.identity, Join: a.config.join,
@@ -207,6 +210,9 @@ func (a *agent) join(ctx context.Context, served net.Addr) error {
 		if a.onLoopback() {
 			c.Bind = loopbackLike(a.config.join)
 		}
+	}
+	if err := c.AwaitRoute(stopped); err != nil {
+		return err
 	}
 	group, err := gossip.Join(ctx, c)
 	if err != nil {
