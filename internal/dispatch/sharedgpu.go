@@ -23,7 +23,7 @@ func (s *sharing) gpus() map[string]*schedule.GPU {
 	said := s.settings().GPUs
 	users := map[string][]fleet.Instance{}
 	for _, i := range s.fleet.Instances() {
-		if name := instance.GPUName(said, i); name != "" {
+		if name := instance.GPUName(said, i); name != "" && !instance.Vanished(s.fleet, i) {
 			users[name] = append(users[name], i)
 		}
 	}

@@ -61,8 +61,18 @@ func (r *Reports) SharesGPU(i fleet.Instance) bool {
 	said := r.gpus()
 	name := GPUName(said, i)
 	return name != "" && slices.ContainsFunc(r.fleet.Instances(), func(other fleet.Instance) bool {
-		return other.Name != i.Name && GPUName(said, other) == name
+		return other.Name != i.Name && GPUName(said, other) == name && !Vanished(r.fleet, other)
 	})
+}
+
+// vanishedAfter is how long something may still run at an instance whose agent is gone.
+const vanishedAfter = 10 * time.Minute
+
+// Vanished reports whether an instance uses no GPU any more, though it is still listed: its agent is
+// gone, or has started again without it, and nothing ran there. The machine may have another agent now.
+func Vanished(f *fleet.Registry, i fleet.Instance) bool {
+	return i.Agent != "" && i.State == fleet.Offline && (i.Left || !f.Present(i.Agent)) &&
+		(i.Running == "" || time.Since(i.LastSeen) > vanishedAfter)
 }
 
 // GPUName names the GPU of an instance, "" if unknown. A name that an agent uses holds only among
