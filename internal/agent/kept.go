@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/durable"
 )
 
 // maxKeptFiles bounds what is noted for one server, of some 200 bytes each. Files beyond it
@@ -144,12 +146,11 @@ func (l *keptList) write(folder string) error {
 	for _, name := range slices.Sorted(maps.Keys(l.files)) {
 		text = append(append(text, mustJSON(l.files[name])...), '\n')
 	}
-	next := l.path + ".new"
-	if err := os.WriteFile(next, text, 0o600); err != nil {
+	if err := durable.WriteFile(l.path, text); err != nil {
 		return err
 	}
 	l.lines = 1 + len(l.files)
-	return os.Rename(next, l.path)
+	return nil
 }
 
 func mustJSON(v any) []byte {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/durable"
 )
 
 // HubPin is what an agent knows of its hubs: the key that they alone have, see
@@ -66,10 +68,14 @@ func OpenHubPin(file, given string, logger *slog.Logger) (*HubPin, error) {
 		return nil, fmt.Errorf("key of the hubs: %w", err)
 	}
 	p.keys = strings.Fields(string(text))
+	// One that a power cut has emptied must not make the agent believe whoever calls next.
+	damaged := err == nil && len(p.keys) == 0 && given == ""
 	for _, key := range p.keys {
-		if _, err := parseKey(key); err != nil {
-			return nil, fmt.Errorf("key of the hubs: %s is damaged: delete it, and the agent takes the key of the next hub that calls", file)
-		}
+		_, err := parseKey(key)
+		damaged = damaged || err != nil
+	}
+	if damaged {
+		return nil, fmt.Errorf("key of the hubs: %s is damaged: delete it, and the agent takes the key of the next hub that calls", file)
 	}
 	if given == "" || given == p.current() && given == p.keys[0] {
 		return p, nil
@@ -144,11 +150,10 @@ func (p *HubPin) write() error {
 	if err := os.MkdirAll(filepath.Dir(p.file), 0o700); err != nil {
 		return fmt.Errorf("key of the hubs: %w", err)
 	}
-	draft := p.file + ".new"
-	if err := os.WriteFile(draft, []byte(strings.Join(p.keys, "\n")+"\n"), 0o600); err != nil {
+	if err := durable.WriteFile(p.file, []byte(strings.Join(p.keys, "\n")+"\n")); err != nil {
 		return fmt.Errorf("key of the hubs: %w", err)
 	}
-	return os.Rename(draft, p.file)
+	return nil
 }
 
 // complain logs a fault of callers, now and then. The caller holds the lock.

@@ -265,8 +265,11 @@ func TestAgentsListenToHubsOnly(t *testing.T) {
 	next := hubs(t, groupKey, newPair())
 	require.NoError(t, call(serveAgent(t, groupKey, agent, openPin(t, file, "", nil)), next.dial(agent)), "reset")
 
-	require.NoError(t, os.WriteFile(file, []byte("no key\n"), 0o600))
-	require.ErrorContains(t, errOf(OpenHubPin(file, "", discard())), "delete it")
+	for _, text := range []string{"no key\n", "", "\n"} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		require.ErrorContains(t, errOf(OpenHubPin(file, "", discard())), "delete it")
+	}
+	require.NoError(t, errOf(OpenHubPin(file, must(fleet.Key()), discard())), "which the given key replaces")
 }
 
 // The hubs' key changes without a moment in which an agent refuses a hub; agents that were
