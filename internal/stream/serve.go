@@ -64,8 +64,11 @@ func (s *Sockets) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	// After the upgrade the client believes that it hears everything, so from here on none of it is
 	// dropped.
 	k := KeyOf(id.Requester)
+	var before, extended time.Time
 	s.clients.change(k, true, func(c *client) {
+		before = c.until
 		c.extend()
+		extended = c.until
 		c.opening++
 	})
 	arrival := s.arrivals.Add(1)
@@ -76,7 +79,12 @@ func (s *Sockets) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 		CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
-		s.clients.change(k, false, (*client).opened)
+		s.clients.change(k, false, func(c *client) {
+			if c.until.Equal(extended) { // a request that is no handshake leaves nothing
+				c.until = before
+			}
+			c.opened()
+		})
 		s.release(party)
 		return fmt.Errorf("stream: %w", err)
 	}

@@ -51,6 +51,20 @@ func TestNewestSocketByHandshake(t *testing.T) {
 	})
 }
 
+// Requests that never become sockets leave nothing, whatever clients they name.
+func TestFailedHandshakesLeaveNothing(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		time.Sleep(time.Hour) // a hub that has just started keeps what clients may come back for
+		for n := range 100 {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ws", http.NoBody)
+			id := Ident{Requester: r.ident.Requester}
+			id.Client = fmt.Sprint("client", n)
+			require.Error(t, r.streams.Sockets.Serve(httptest.NewRecorder(), req, id))
+		}
+		require.Empty(t, r.streams.clients.all())
+	})
+}
+
 func TestTenantsShareNothing(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := r.open("/ws?clientId=me")

@@ -63,7 +63,7 @@ func (c *cancels) postJobsCancel(w http.ResponseWriter, r *http.Request, a api.R
 		)))
 		return
 	}
-	c.cancelJobs(w, r, a, ids)
+	c.cancelJobs(w, r, a, distinct(ids))
 }
 
 // cancelJobs cancels what is the requester's to cancel. Pages send the ids of all

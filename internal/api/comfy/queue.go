@@ -3,6 +3,7 @@ package comfy
 import (
 	"crypto/sha256"
 	"net/http"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -115,6 +116,7 @@ func readOrder(q *api.Requests, w http.ResponseWriter, r *http.Request, a api.Re
 					o.delete = append(o.delete, string(s))
 				}
 			}
+			o.delete = distinct(o.delete)
 		case *pyjson.Object, pyjson.String: // iterable; names nothing
 		default:
 			api.WriteInternalError(w, r)
@@ -126,4 +128,14 @@ func readOrder(q *api.Requests, w http.ResponseWriter, r *http.Request, a api.Re
 		return order{}, false
 	}
 	return o, true
+}
+
+// distinct are ids without repetitions: one that is named again costs what it costs once.
+func distinct(ids []string) []string {
+	seen := make(map[string]bool, len(ids))
+	return slices.DeleteFunc(ids, func(id string) bool {
+		again := seen[id]
+		seen[id] = true
+		return again
+	})
 }
