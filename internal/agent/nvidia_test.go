@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,9 +189,15 @@ func TestLoadThatCannotBeReadAnyMore(t *testing.T) {
 		a.servers.hear = &hearing{}
 		i := local("GPU-0")
 		a.servers.list = []*instance{i}
-		blind := false
+		var blind atomic.Bool
+		state := func() (load string, at placement) {
+			synctest.Wait()
+			a.servers.mu.Lock()
+			defer a.servers.mu.Unlock()
+			return i.load, i.at
+		}
 		look := func(context.Context) (gpuSample, error) {
-			if blind {
+			if blind.Load() {
 				return gpuSample{}, errors.New("GPU is lost")
 			}
 			return gpuSample{cards: []card{{id: "GPU-0", use: 90, total: 24 << 30, used: 8 << 30}}, listed: true}, nil
@@ -200,24 +207,24 @@ func TestLoadThatCannotBeReadAnyMore(t *testing.T) {
 		defer work.Wait()
 		defer cancel()
 		time.Sleep(settle + 4*sampleEvery)
-		synctest.Wait()
-		require.NotEmpty(t, i.load)
+		load, _ := state()
+		require.NotEmpty(t, load)
 
-		blind = true
+		blind.Store(true)
 		time.Sleep(blindAfter - sampleEvery)
-		synctest.Wait()
-		require.NotEmpty(t, i.load, "one look may fail")
+		load, _ = state()
+		require.NotEmpty(t, load, "one look may fail")
 		time.Sleep(time.Hour)
-		synctest.Wait()
-		require.Empty(t, i.load)
-		require.Zero(t, i.at.use)
-		require.Equal(t, "GPU-0", i.at.id, "it is still there")
+		load, at := state()
+		require.Empty(t, load)
+		require.Zero(t, at.use)
+		require.Equal(t, "GPU-0", at.id, "it is still there")
 		require.Equal(t, 1, strings.Count(said.String(), "GPU is lost"), said.String())
 
-		blind = false
+		blind.Store(false)
 		time.Sleep(4 * sampleEvery)
-		synctest.Wait()
-		require.NotEmpty(t, i.load)
+		load, _ = state()
+		require.NotEmpty(t, load)
 	})
 }
 

@@ -242,6 +242,24 @@ func TestManyIdsAreFewRoundTrips(t *testing.T) {
 	})
 }
 
+// Pages list all jobs at every status. Each body is unpacked by itself, and read from Redis once.
+func TestListedJobsAreReadOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.id.Redis = redisInMemory(t) })
+		b.begins(endless(1), "ann")
+		for n := range 5 {
+			b.submit(picture(n), "ann")
+		}
+		for _, path := range []string{"/api/jobs", "/api/jobs?workflow_id=none"} {
+			b.gets(path)
+			counted := newTrips()
+			b.hub.DB.Client().AddHook(counted)
+			b.gets(path)
+			require.NotContains(t, counted.table(1), "Bod", path)
+		}
+	})
+}
+
 // server is anything that answers like ComfyUI, and a socket to it.
 type server struct {
 	b    testing.TB

@@ -116,32 +116,10 @@ func (s *Jobs) EachBody(ctx context.Context, tenant string, keys []string, use f
 	return s.bodies.each(ctx, s.Queue, tenant, keys, use)
 }
 
-// Bodies reads the bodies of jobs that were live a moment ago, by key. Those that have ended since
-// are in ended instead, and those that are gone in neither. It takes no tenant: the keys must be
-// from one tenant's listing, never something that a request has named.
-func (s *Jobs) Bodies(ctx context.Context, keys []string) (live map[string]job.Body, ended map[string]EndedJob, err error) {
-	if len(keys) == 0 {
-		return nil, nil, nil
-	}
-	live, err = s.Queue.Bodies(ctx, keys)
-	if err != nil || len(live) == len(keys) {
-		return live, nil, err
-	}
-	var late []string
-	for _, key := range keys {
-		if _, ok := live[key]; !ok {
-			late = append(late, key)
-		}
-	}
-	records, err := s.Queue.EndedOf(ctx, late)
-	if err != nil {
-		return nil, nil, err
-	}
-	ended = make(map[string]EndedJob, len(records))
-	for _, r := range records {
-		ended[r.Job.Key] = r
-	}
-	return live, ended, nil
+// EndedOf returns those of some jobs, live a moment ago, that have ended since; others are gone. It takes
+// no tenant: the keys must be from one tenant's listing, never something that a request has named.
+func (s *Jobs) EndedOf(ctx context.Context, keys []string) ([]EndedJob, error) {
+	return s.Queue.EndedOf(ctx, keys)
 }
 
 // Find returns the newest job with an id, or a zero one.

@@ -19,7 +19,7 @@ func (c *Room) ShowJobs(ctx context.Context, found []job.Job, statuses ...string
 	for n, j := range found {
 		rows[n] = &jobRow{job: j}
 	}
-	return jobLists{shared: c.shared}.showJobs(ctx, rows, jobQuery{statuses: statuses})
+	return jobLists{shared: c.shared}.showJobs(ctx, api.Requester{Tenant: job.DefaultTenant}, rows, jobQuery{statuses: statuses})
 }
 
 // ShowQueue answers with the items of jobs as they were found.

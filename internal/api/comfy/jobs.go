@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -75,10 +76,10 @@ func (l jobLists) getJobs(w http.ResponseWriter, r *http.Request, a api.Requeste
 	}
 	rows, err := l.jobRows(r.Context(), a, q)
 	if err == nil && q.workflow != "" {
-		rows, err = l.ofWorkflow(r.Context(), rows, q)
+		rows, err = l.ofWorkflow(r.Context(), a, rows, q)
 	}
 	if err != nil {
-		l.Fail(w, r, err)
+		l.RefuseBody(w, r, a.Share(), api.SmallBody, err)
 		return
 	}
 	sortJobs(rows, q)
@@ -89,9 +90,9 @@ func (l jobLists) getJobs(w http.ResponseWriter, r *http.Request, a api.Requeste
 		limit = pyjson.Int(int64(q.limit))
 		rows = rows[:min(q.limit, len(rows))]
 	}
-	shown, err := l.showJobs(r.Context(), rows, q)
+	shown, err := l.showJobs(r.Context(), a, rows, q)
 	if err != nil {
-		l.Fail(w, r, err)
+		l.RefuseBody(w, r, a.Share(), api.SmallBody, err)
 		return
 	}
 	api.WriteListing(w, r, pyjson.NewObject(
@@ -146,8 +147,8 @@ func (l jobLists) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*
 }
 
 // ofWorkflow keeps the jobs of one workflow.
-func (l jobLists) ofWorkflow(ctx context.Context, rows []*jobRow, q jobQuery) ([]*jobRow, error) {
-	live, err := l.liveBodies(ctx, rows)
+func (l jobLists) ofWorkflow(ctx context.Context, a api.Requester, rows []*jobRow, q jobQuery) ([]*jobRow, error) {
+	live, err := l.workflows(ctx, a, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +157,7 @@ func (l jobLists) ofWorkflow(ctx context.Context, rows []*jobRow, q jobQuery) ([
 		if r.job.State.Ended() {
 			id, _ = r.parsed().Get("workflow_id")
 		} else {
-			id = comfyui.WorkflowID(live[r.job.Key].Extra)
+			id = live[r.job.Key]
 		}
 		return id != pyjson.Value(pyjson.String(q.workflow))
 	}), nil
@@ -177,15 +178,15 @@ func sortJobs(rows []*jobRow, q jobQuery) {
 }
 
 // showJobs writes out the rows of a page.
-func (l jobLists) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyjson.Array, error) {
-	live, err := l.liveBodies(ctx, rows)
+func (l jobLists) showJobs(ctx context.Context, a api.Requester, rows []*jobRow, q jobQuery) (pyjson.Array, error) {
+	live, err := l.workflows(ctx, a, rows)
 	if err != nil {
 		return nil, err
 	}
 	shown := pyjson.Array{}
 	for _, row := range present(rows, q) {
 		if !row.job.State.Ended() {
-			shown = append(shown, liveJob(row.job, live[row.job.Key].Extra))
+			shown = append(shown, liveJob(row.job, live[row.job.Key]))
 			continue
 		}
 		summary := row.parsed()
@@ -206,28 +207,43 @@ func (l jobLists) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyj
 	return shown, nil
 }
 
-// liveBodies reads the bodies of those rows that wait or run. A row whose body
-// is gone has ended since: it becomes that of the ended job, or a gone one.
-func (l jobLists) liveBodies(ctx context.Context, rows []*jobRow) (map[string]job.Body, error) {
+// workflows returns the workflow ids of those rows that wait or run, by key, with one body in memory
+// at a time. A row whose body is gone has ended since: it becomes that of the ended job, or a gone one.
+func (l jobLists) workflows(ctx context.Context, a api.Requester, rows []*jobRow) (map[string]pyjson.Value, error) {
+	byKey := map[string]*jobRow{}
 	var keys []string
 	for _, r := range rows {
 		if !r.job.State.Ended() {
-			keys = append(keys, r.job.Key)
+			keys, byKey[r.job.Key] = append(keys, r.job.Key), r
 		}
 	}
-	bodies, ended, err := l.hub().Jobs.Bodies(ctx, keys)
-	for _, r := range rows {
-		if _, ok := bodies[r.job.Key]; ok || r.job.State.Ended() {
-			continue
+	ids := make(map[string]pyjson.Value, len(keys))
+	err := l.hub().Jobs.EachBody(ctx, a.Tenant, keys, func(stored view.StoredBody) error {
+		release, err := l.Intake.Reserve(ctx, a.Share(), 3*stored.Size())
+		if err != nil {
+			return err
 		}
-		e, ok := ended[r.job.Key]
-		if !ok {
-			r.gone = true
-			continue
+		defer release()
+		body, err := stored.Read()
+		if err != nil {
+			l.Log().Error("a job's body cannot be read", "job", stored.Key, "error", err)
 		}
-		r.job, r.stored = e.Job, e.Summary
+		ids[stored.Key] = comfyui.WorkflowID(body.Extra)
+		delete(byKey, stored.Key)
+		return nil
+	})
+	if err != nil || len(byKey) == 0 {
+		return ids, err
 	}
-	return bodies, err
+	ended, err := l.hub().Jobs.EndedOf(ctx, slices.Collect(maps.Keys(byKey)))
+	for _, r := range byKey {
+		r.gone = true
+	}
+	for _, e := range ended {
+		r := byKey[e.Job.Key]
+		r.job, r.stored, r.gone = e.Job, e.Summary, false
+	}
+	return ids, err
 }
 
 // present are the rows that are still there and of the wanted statuses.
@@ -244,12 +260,12 @@ func jobHead(j job.Job) *pyjson.Object {
 	)
 }
 
-func liveJob(j job.Job, extra []byte) *pyjson.Object {
+func liveJob(j job.Job, workflow pyjson.Value) *pyjson.Object {
 	o := jobHead(j)
 	o.Set("outputs_count", pyjson.Int(0))
 	o.Set("previewable_outputs_count", pyjson.Int(0))
-	if id := comfyui.WorkflowID(extra); id != nil {
-		o.Set("workflow_id", id)
+	if workflow != nil {
+		o.Set("workflow_id", workflow)
 	}
 	comfyui.ShapeJob(o)
 	return o
@@ -301,7 +317,7 @@ func (l jobLists) liveJobWhole(ctx context.Context, a api.Requester, j view.Foun
 			j.State = job.Queued
 		}
 	}
-	o := liveJob(j.Job, j.Body.Extra)
+	o := liveJob(j.Job, comfyui.WorkflowID(j.Body.Extra))
 	setWorkflow(o, j.Body.Prompt, j.Body.Extra)
 	return o, nil
 }
