@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,29 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
+
+// Who calls the bot by name in a group is heard although the bot does not know its name yet.
+func TestNameIsNotKnownYet(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		var away atomic.Bool
+		r := newRig(t, func(o *options) {
+			o.Fake.Fault = func(method string) fakebot.Fault {
+				if method == "getMe" && away.Load() {
+					return fakebot.Broken
+				}
+				return fakebot.None
+			}
+		})
+		r.Bridge.Kill()
+		away.Store(true)
+		ada := r.Fake.Person(83, "en").In(-601)
+		asked, _ := ada.Say("a red fox @" + fakebot.Username)
+		r.Bridge.Start(t)
+		time.Sleep(time.Minute)
+		away.Store(false)
+		r.pictures(ada, asked, 1)
+	})
+}
 
 // A moderator sets the bot's language in a group and switches a command off, which holds in
 // every topic, until the bot is removed from the group.

@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// event converts an update. It returns false for one that does not concern the
+// event converts an update, once it is known who the bot is. It returns false for one that does not concern the
 // bridge.
 func (t *reader) event(u *models.Update) (platform.Event, bool) {
 	e := platform.Event{ID: strconv.FormatInt(u.ID, 10), Platform: Name}
@@ -107,22 +107,19 @@ func (t *reader) said(e platform.Event, m *models.Message) (platform.Event, bool
 	return e, e.Message.Text != "" || len(e.Message.Files) > 0
 }
 
-// isMe reports whether somebody is this bot. While the bot's own name is unknown, every
-// bot may be.
+// isMe reports whether somebody is this bot.
 func (t *reader) isMe(u *models.User) bool {
-	mine := t.username.Load()
-	return u != nil && u.IsBot && (mine == nil || strings.EqualFold(*mine, u.Username))
+	return u != nil && u.IsBot && strings.EqualFold(t.self.Load().Username, u.Username)
 }
 
 // mentioned removes "@botname" from a text; false if it is not there.
 func (t *reader) mentioned(text string) (rest string, found bool) {
-	mine := t.username.Load()
-	if mine == nil || strings.HasPrefix(text, "/") {
+	if strings.HasPrefix(text, "/") {
 		return text, false
 	}
-	words := strings.Fields(text)
+	words, name := strings.Fields(text), "@"+t.self.Load().Username
 	for i, word := range words {
-		if strings.EqualFold(strings.TrimRight(word, ",:;.!?"), "@"+*mine) {
+		if strings.EqualFold(strings.TrimRight(word, ",:;.!?"), name) {
 			return strings.Join(append(words[:i:i], words[i+1:]...), " "), true
 		}
 	}
@@ -143,7 +140,7 @@ func (t *reader) address(text string) (string, bool) {
 	if !found {
 		return text, true
 	}
-	if mine := t.username.Load(); mine != nil && !strings.EqualFold(*mine, name) {
+	if !strings.EqualFold(t.self.Load().Username, name) {
 		return text, false
 	}
 	return command + text[end:], true

@@ -24,7 +24,7 @@ import (
 func TestGroupMessages(t *testing.T) {
 	tg, _ := parallel(t, fakebot.Options{}, Options{})
 	name := fakebot.Username
-	tg.username.Store(&name)
+	require.NoError(t, tg.know(t.Context()))
 	const group = `"chat": {"id": -100, "type": "supergroup", "title": "G"}, "date": 1, "message_id": 3`
 	const ada = `"from": {"id": 5, "is_bot": false, "first_name": "Ada"}`
 	const anonymous = `"from": {"id": 1087968824, "is_bot": true, "first_name": "Group", "username": "GroupAnonymousBot"}`
@@ -66,6 +66,7 @@ func TestSpoilersInAlbums(t *testing.T) {
 // A voice message, a round video and a sticker are heard of, so that they get a word.
 func TestWhatIsNoFile(t *testing.T) {
 	tg, _ := parallel(t, fakebot.Options{}, Options{})
+	require.NoError(t, tg.know(t.Context()))
 	for body, want := range map[string]platform.File{
 		`"voice": {"file_id": "v", "file_unique_id": "v", "duration": 1, "mime_type": "audio/ogg"}`:                                                   {ID: "v", Name: "voice.ogg", Type: platform.Voice},
 		`"video_note": {"file_id": "v", "file_unique_id": "v", "duration": 1, "length": 240}`:                                                         {ID: "v", Name: "note.mp4", Type: platform.Voice},

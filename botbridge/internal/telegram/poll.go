@@ -112,7 +112,12 @@ func (t *Telegram) poll(ctx context.Context, admit platform.Admit) {
 	}
 }
 
+// admit passes an update on. Without the bot's own name nobody knows whom a message in a group
+// is for, and an update that is left out does not come again: it waits for the name.
 func (t *Telegram) admit(ctx context.Context, u *models.Update, admit platform.Admit) error {
+	if err := t.know(ctx); err != nil {
+		return err
+	}
 	e, ok := t.event(u)
 	if !ok {
 		return nil

@@ -101,11 +101,10 @@ type sender struct {
 	numbers *numbers
 }
 
-// reader makes events of updates. It knows the bot's own name once Telegram has said it.
+// reader makes events of updates.
 type reader struct {
-	username atomic.Pointer[string]
-	inline   atomic.Bool // Telegram says that people can call the bot from any chat
-	numbers  *numbers    // of the sender
+	self    atomic.Pointer[me] // nil until Telegram has said it
+	numbers *numbers           // of the sender
 }
 
 var _ platform.Platform = (*Telegram)(nil)
@@ -156,6 +155,8 @@ func (t *Telegram) Name() string { return Name }
 // Limits implements platform.Platform.
 func (t *Telegram) Limits() platform.Limits {
 	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) / t.o.Rate) }
+	// Until it is known whether the owner allows it, what people see is what the configuration says.
+	self := t.self.Load()
 	file := int64(maxFile)
 	if t.o.Local != "" {
 		file = maxLocal
@@ -163,7 +164,7 @@ func (t *Telegram) Limits() platform.Limits {
 	return platform.Limits{
 		Text: maxText, Caption: maxCaption, Photo: maxPhoto, File: file, Album: maxAlbum,
 		MaxPrice: MaxPrice, CheckoutWithin: checkoutWithin,
-		Inline: t.o.Inline && t.inline.Load(),
+		Inline: t.o.Inline && (self == nil || self.Inline),
 		Covers: true, Recompresses: true, Sides: maxSides, Shape: maxShape, Videos: []string{".mp4", ".mov", ".m4v"},
 		// Slightly below what is allowed: the network bunches up calls.
 		PerSecond: 28 * t.o.Rate, ChatEvery: scale(1050 * time.Millisecond), GroupPerMinute: int(19 * t.o.Rate),
@@ -316,6 +317,20 @@ func (t *Telegram) openLocal(path string) (io.ReadCloser, error) {
 	return file, nil
 }
 
+// know fetches who the bot is, unless that is known.
+func (t *Telegram) know(ctx context.Context) error {
+	if t.self.Load() != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	self, err := t.plain.getMe(ctx)
+	if err == nil {
+		t.self.Store(&self)
+	}
+	return err
+}
+
 // introduce fetches the bot's own name and registers its commands in the menu. It
 // tries until ctx ends.
 func (t *Telegram) introduce(ctx context.Context) {
@@ -331,13 +346,10 @@ func (t *Telegram) introduce(ctx context.Context) {
 func (t *Telegram) introduceOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	me, err := t.plain.getMe(ctx)
-	if err != nil {
+	if err := t.know(ctx); err != nil {
 		return err
 	}
-	t.username.Store(&me.Username)
-	t.inline.Store(me.Inline)
-	if t.o.Inline && !me.Inline {
+	if t.o.Inline && !t.self.Load().Inline {
 		t.o.Logger.Warn("telegram.inline has no effect until /setinline of @BotFather turns it on for this bot")
 	}
 	for language, list := range t.o.Commands {

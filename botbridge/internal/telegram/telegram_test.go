@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -249,10 +250,16 @@ func TestPollStoresBeforeItAcknowledges(t *testing.T) {
 }
 
 func TestWebhook(t *testing.T) {
-	t.Parallel()
+	var nameless atomic.Bool
+	nameless.Store(true)
+	tg, _ := parallel(t, fakebot.Options{Fault: func(string) fakebot.Fault {
+		if nameless.Load() {
+			return fakebot.Broken
+		}
+		return fakebot.None
+	}}, Options{Webhook: "https://example.org" + WebhookPath, Secret: "the secret"})
 	var stored []platform.Event
 	var fail error
-	tg := must.Get(New(Options{Token: fakebot.Token, Webhook: "https://example.org" + WebhookPath, Secret: "the secret"}))(t)
 	handler := tg.Routes(func(_ context.Context, e platform.Event) error {
 		if fail == nil {
 			stored = append(stored, e)
@@ -271,9 +278,14 @@ func TestWebhook(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, call("the secreT", update))
 	require.Equal(t, http.StatusBadRequest, call("the secret", "{"))
 	require.Equal(t, http.StatusBadRequest, call("the secret", `{"x": "`+strings.Repeat("a", maxUpdate)+`"}`))
+	// A process that only waits to lead takes calls too.
+	named := strings.NewReplacer(`"chat": {"id": 7, "type": "private"}`, `"chat": {"id": -7, "type": "group"}`, "/x", "a fox @"+fakebot.Username).Replace(update)
+	require.Equal(t, http.StatusServiceUnavailable, call("the secret", named), "whom it is for is not known yet")
 	require.Empty(t, stored)
+	nameless.Store(false)
+	require.Equal(t, http.StatusOK, call("the secret", named))
 	require.Equal(t, http.StatusOK, call("the secret", update))
-	require.Len(t, stored, 1)
+	require.Len(t, stored, 2)
 	fail = errors.New("the state is away")
 	require.Equal(t, http.StatusServiceUnavailable, call("the secret", update), "Telegram is to bring it again")
 	_, err := New(Options{Token: fakebot.Token, Webhook: "https://example.org"})
@@ -284,6 +296,7 @@ func FuzzUpdate(f *testing.F) {
 	f.Add([]byte(`{"update_id": 1, "callback_query": {"id": "1", "from": {"id": 1}, "data": "x", "message": {"message_id": 1, "date": 0, "chat": {"id": 1, "type": "private"}}}}`))
 	f.Add([]byte(`{"update_id": 1, "message": {"message_id": 1, "date": 9, "chat": {"id": -1, "type": "group"}, "from": {"id": 1}, "caption": "/x@y", "photo": [{}]}}`))
 	tg := must.Get(New(Options{Token: fakebot.Token}))(f)
+	tg.self.Store(&me{Username: fakebot.Username})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, u := range tg.decode([]json.RawMessage{bytes.Clone(data)}) {
 			if e, ok := tg.event(u); ok {
@@ -295,9 +308,7 @@ func FuzzUpdate(f *testing.F) {
 
 // An update of a kind that is not known yet is not delivered again and again.
 func TestWebhookTakesUnknownKinds(t *testing.T) {
-	t.Parallel()
-	tg := must.Get(New(Options{Token: fakebot.Token, Webhook: "https://x.example/telegram/webhook", Secret: "s"}))(t)
-	defer tg.Close()
+	tg, _ := parallel(t, fakebot.Options{}, Options{Webhook: "https://x.example/telegram/webhook", Secret: "s"})
 	handler := tg.Routes(func(context.Context, platform.Event) error { return errors.New("nothing is to be stored") })["POST "+WebhookPath]
 	for body, want := range map[string]int{
 		`{"update_id": 1, "new_kind": {"x": 1}}`: http.StatusOK, `{"update_id": 2, "message": {"message_id": "of another type"}}`: http.StatusOK,
