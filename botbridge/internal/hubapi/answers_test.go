@@ -339,19 +339,30 @@ func TestNoOtherServerHearsOfTheTenant(t *testing.T) {
 // What only the operator can mend is waited for like an outage, and known by its cause.
 func TestDenied(t *testing.T) {
 	t.Parallel()
+	const missing = `{"error": {"type": "missing_scope", "message": "Your API key does not permit this", "details": "It would need the scope read.", "extra_info": {}}, "node_errors": {}}`
 	for name, c := range map[string]struct {
 		status int
 		body   string
 		call   string
 		denied bool
 	}{
-		"no key":                  {http.StatusUnauthorized, `{"error": {"type": "unauthorized", "message": "no key"}}`, "submit", true},
-		"no key for the fleet":    {http.StatusUnauthorized, "", "stats", true},
-		"a key for too little":    {http.StatusForbidden, "", "submit", true},
-		"another server":          {http.StatusNotFound, "<html>", "submit", true},
-		"a workflow that is not":  {http.StatusForbidden, `{"error": {"type": "forbidden", "message": "not this model"}}`, "submit", false},
-		"a job that is not there": {http.StatusNotFound, "", "job", false},
-		"a hub that is away":      {http.StatusBadGateway, "", "submit", false},
+		"no key":                   {http.StatusUnauthorized, `{"error": {"type": "unauthorized", "message": "no key"}}`, "submit", true},
+		"no key for the fleet":     {http.StatusUnauthorized, "", "stats", true},
+		"a key for too little":     {http.StatusForbidden, "", "submit", true},
+		"a scope is missing":       {http.StatusForbidden, missing, "submit", true},
+		"no scope to upload":       {http.StatusForbidden, missing, "upload", true},
+		"no scope to cancel":       {http.StatusForbidden, missing, "cancel", true},
+		"no scope to explain":      {http.StatusForbidden, missing, "explain", true},
+		"no scope to link":         {http.StatusForbidden, missing, "link", true},
+		"no scope to read":         {http.StatusForbidden, missing, "view", true},
+		"another host name":        {http.StatusForbidden, `{"error": {"type": "unknown_host", "message": "The hub does not answer to this host name", "details": "", "extra_info": {}}, "node_errors": {}}`, "submit", true},
+		"a proxy without Host":     {http.StatusForbidden, `{"error": {"type": "foreign_origin", "message": "The request comes from a page of another site"}}`, "submit", true},
+		"no hub to upload to":      {http.StatusNotFound, "<html>", "upload", true},
+		"a file that is not there": {http.StatusNotFound, "", "view", false},
+		"another server":           {http.StatusNotFound, "<html>", "submit", true},
+		"a workflow that is not":   {http.StatusForbidden, `{"error": {"type": "forbidden", "message": "not this model"}}`, "submit", false},
+		"a job that is not there":  {http.StatusNotFound, "", "job", false},
+		"a hub that is away":       {http.StatusBadGateway, "", "submit", false},
 	} {
 		client := hub(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(c.status)
@@ -369,4 +380,15 @@ func TestDenied(t *testing.T) {
 		require.ErrorIs(t, err, ErrUnavailable, name)
 		require.ErrorIs(t, client.Denied(), ErrDenied, name)
 	}
+}
+
+// An output in a folder that is none is not there, and no fault of the key: the hub answers 403.
+func TestViewOfNoFolder(t *testing.T) {
+	t.Parallel()
+	c := hub(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	for _, folder := range []string{"..", `a\..\..`, "/etc"} {
+		_, _, err := c.View(t.Context(), "t", comfyui.FileRef{Filename: "a.png", Subfolder: folder, Type: "output"})
+		require.ErrorIs(t, err, ErrNotFound, folder)
+	}
+	require.NoError(t, c.Denied())
 }

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -32,7 +33,7 @@ var (
 	errBase = errors.New("this is not the URL of a hub")
 )
 
-// RefusedError is a prompt that the hub does not accept.
+// RefusedError is what the hub does not accept, above all a prompt.
 type RefusedError struct {
 	// Status is that of the answer.
 	Status int
@@ -43,12 +44,28 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string {
 	if e.Message == "" {
-		return fmt.Sprintf("the hub refused the workflow: status %d", e.Status)
+		return fmt.Sprintf("the hub refused it: status %d", e.Status)
 	}
-	return strings.TrimSpace(fmt.Sprintf("the hub refused the workflow: %s: %s", e.Message, e.Details))
+	return strings.TrimSpace(fmt.Sprintf("the hub refused it: %s: %s", e.Message, e.Details))
+}
+
+// denies reports whether only the operator can mend it. Of a 403, a prompt may be the cause: then
+// the hub says so, and does not mean the key or the way on which the call came.
+func (e *RefusedError) denies(path string) bool {
+	switch e.Status {
+	case http.StatusUnauthorized:
+		return true
+	case http.StatusForbidden:
+		return path != promptPath || slices.Contains([]string{"", "missing_scope", "unknown_host", "foreign_origin"}, e.Type)
+	case http.StatusNotFound: // there is no hub
+		return e.Message == "" && (path == promptPath || path == uploadPath)
+	}
+	return false
 }
 
 const (
+	promptPath = "/prompt"
+	uploadPath = "/upload/image"
 	// tenantHeader names the tenant that pays for the work. The hub believes it of those
 	// who show that they may act for tenants.
 	tenantHeader = "X-ComfyHub-Tenant"
@@ -113,15 +130,6 @@ func New(base string, o Options) (*Client, error) {
 // Close drops idle connections.
 func (c *connection) Close() { c.http.CloseIdleConnections() }
 
-func (c *connection) request(ctx context.Context, method, path, tenant string, body io.Reader) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, body)
-	if err != nil {
-		return nil, err
-	}
-	c.sign(r.Header, tenant)
-	return r, nil
-}
-
 func (c *connection) sign(h http.Header, tenant string) {
 	h.Set("User-Agent", "ComfyHub-botbridge")
 	if c.key != "" {
@@ -132,22 +140,43 @@ func (c *connection) sign(h http.Header, tenant string) {
 	}
 }
 
-// send does a request; an answer that means "not now" becomes ErrUnavailable.
-func (c *connection) send(r *http.Request) (*http.Response, error) {
+// do makes a call and returns the answer if it is a 200. Every other one is an error: "not now"
+// is ErrUnavailable, what only the operator can mend ErrDenied, and what the hub has not
+// ErrNotFound.
+func (c *connection) do(ctx context.Context, method, path, tenant, kind string, body io.Reader) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, body)
+	if err != nil {
+		return nil, err
+	}
+	c.sign(r.Header, tenant)
+	if kind != "" {
+		r.Header.Set("Content-Type", kind)
+	}
 	response, err := c.http.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	switch response.StatusCode {
-	case http.StatusUnauthorized:
-		response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		return response, nil
+	}
+	defer response.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	refused := refusal(response.StatusCode, said)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case refused.denies(path):
 		return nil, c.deny(r.URL.Path, response.StatusCode)
+	}
+	err = refused
+	switch response.StatusCode {
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		err = fmt.Errorf("%w: %w", ErrNotFound, refused)
 	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout, http.StatusInternalServerError:
-		response.Body.Close()
-		return nil, fmt.Errorf("%w: %s %s: status %d", ErrUnavailable, r.Method, r.URL.Path, response.StatusCode)
+		err = fmt.Errorf("%w: status %d", ErrUnavailable, response.StatusCode)
 	}
-	return response, nil
+	return nil, fmt.Errorf("%s %s: %w", method, r.URL.Path, err)
 }
 
 // deny notes that the operator has to do something.
@@ -180,44 +209,48 @@ func (c *connection) Denied() error {
 	return nil
 }
 
-// read does a request and reads its answer.
-func (c *connection) read(r *http.Request) (int, []byte, error) {
-	response, err := c.send(r)
+// ask sends JSON, if any, and reads the answer: its JSON, or what it is into a []byte.
+func (c *connection) ask(ctx context.Context, method, path, tenant string, question, answer any) (http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var body io.Reader
+	kind := ""
+	if question != nil {
+		doc, err := json.Marshal(question)
+		if err != nil {
+			return nil, err
+		}
+		body, kind = bytes.NewReader(doc), "application/json"
+	}
+	response, err := c.do(ctx, method, path, tenant, kind, body)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	said, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return 0, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return response.StatusCode, body, nil
+	switch answer := answer.(type) {
+	case nil:
+	case *[]byte:
+		*answer = said
+	default:
+		err = json.Unmarshal(said, answer)
+	}
+	return response.Header, err
 }
 
 // get reads the JSON of a 200.
 func (c *connection) get(ctx context.Context, path, tenant string, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	r, err := c.request(ctx, http.MethodGet, path, tenant, nil)
-	if err != nil {
-		return err
-	}
-	status, body, err := c.read(r)
-	switch {
-	case err != nil:
-		return err
-	case status == http.StatusForbidden:
-		return c.deny(path, status)
-	case status == http.StatusNotFound:
-		return ErrNotFound
-	case status != http.StatusOK:
-		return fmt.Errorf("GET %s: status %d", path, status)
-	}
-	if raw, ok := answer.(*[]byte); ok {
-		*raw = body
-		return nil
-	}
-	return json.Unmarshal(body, answer)
+	_, err := c.ask(ctx, http.MethodGet, path, tenant, nil, answer)
+	return err
+}
+
+// post sends JSON and reads the JSON of a 200.
+func (c *connection) post(ctx context.Context, path, tenant string, question, answer any) error {
+	_, err := c.ask(ctx, http.MethodPost, path, tenant, question, answer)
+	return err
 }
 
 // Submission is a prompt to queue.
@@ -244,38 +277,17 @@ type Taken struct {
 // Submit queues a prompt.
 func (c *Client) Submit(ctx context.Context, s Submission) (taken Taken, err error) {
 	taken.Position = -1
-	body, err := json.Marshal(map[string]any{"prompt": json.RawMessage(s.Graph), "client_id": s.Client, "prompt_id": s.Prompt})
+	header, err := c.ask(ctx, http.MethodPost, promptPath, s.Tenant, map[string]any{
+		"prompt": json.RawMessage(s.Graph), "client_id": s.Client, "prompt_id": s.Prompt,
+	}, nil)
 	if err != nil {
 		return taken, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	r, err := c.request(ctx, http.MethodPost, "/prompt", s.Tenant, bytes.NewReader(body))
-	if err != nil {
-		return taken, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	response, err := c.send(r)
-	if err != nil {
-		return taken, err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err != nil {
-		return taken, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	if response.StatusCode != http.StatusOK {
-		refused := refusal(response.StatusCode, answer)
-		if refused.Message == "" && (refused.Status == http.StatusForbidden || refused.Status == http.StatusNotFound) {
-			return taken, c.deny("/prompt", refused.Status)
-		}
-		return taken, refused
 	}
 	// A hub that does not say its place has taken the prompt all the same.
-	if position, err := strconv.Atoi(response.Header.Get("X-ComfyHub-Position")); err == nil {
+	if position, err := strconv.Atoi(header.Get("X-ComfyHub-Position")); err == nil {
 		taken.Position = position
 	}
-	if eta, err := strconv.ParseFloat(response.Header.Get("X-ComfyHub-Eta"), 64); err == nil && eta > 0 && eta < maxETA {
+	if eta, err := strconv.ParseFloat(header.Get("X-ComfyHub-Eta"), 64); err == nil && eta > 0 && eta < maxETA {
 		taken.ETA = time.Duration(eta * float64(time.Second))
 	}
 	return taken, nil

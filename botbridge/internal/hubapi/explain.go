@@ -1,12 +1,6 @@
 package hubapi
 
-import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
-)
+import "context"
 
 // Explanation is why a job waits, or where it is.
 type Explanation struct {
@@ -37,29 +31,4 @@ func (c *Client) Explain(ctx context.Context, tenant, id string) (Explanation, e
 	var e Explanation
 	err := c.post(ctx, "/hub/explain", tenant, map[string]string{"prompt_id": id}, &e)
 	return e, err
-}
-
-// post sends JSON and reads the JSON of a 200.
-func (c *connection) post(ctx context.Context, path, tenant string, ask, answer any) error {
-	body, err := json.Marshal(ask)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	r, err := c.request(ctx, http.MethodPost, path, tenant, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	status, said, err := c.read(r)
-	switch {
-	case err != nil:
-		return err
-	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
-		return ErrNotFound
-	case status != http.StatusOK:
-		return fmt.Errorf("POST %s: status %d", path, status)
-	}
-	return json.Unmarshal(said, answer)
 }

@@ -9,6 +9,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -18,7 +19,10 @@ import (
 // linkPath begins the paths of links at the hub.
 const linkPath = "/hub/files/"
 
-var errLink = errors.New("the hub gave a link that is no path")
+var (
+	errLink   = errors.New("the hub gave a link that is no path")
+	errUpload = errors.New("the hub did not say under which name it keeps an upload")
+)
 
 // Upload streams an input to the hub under a name, and returns the name that it
 // got. The same bytes under the same name stay one file.
@@ -36,18 +40,14 @@ func (c *Client) Upload(ctx context.Context, tenant, name string, content io.Rea
 		write.CloseWithError(err)
 	}()
 	defer read.Close()
-	r, err := c.request(ctx, http.MethodPost, "/upload/image", tenant, read)
+	response, err := c.do(ctx, http.MethodPost, uploadPath, tenant, form.FormDataContentType(), read)
 	if err != nil {
 		return "", err
 	}
-	r.Header.Set("Content-Type", form.FormDataContentType())
-	status, answer, err := c.read(r)
-	if err != nil {
-		return "", err
-	}
+	defer response.Body.Close()
 	var stored struct{ Name, Subfolder string }
-	if status != http.StatusOK || json.Unmarshal(answer, &stored) != nil || stored.Name == "" {
-		return "", fmt.Errorf("uploading: status %d", status)
+	if json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&stored) != nil || stored.Name == "" {
+		return "", errUpload
 	}
 	if stored.Subfolder != "" {
 		return stored.Subfolder + "/" + stored.Name, nil
@@ -58,19 +58,22 @@ func (c *Client) Upload(ctx context.Context, tenant, name string, content io.Rea
 // View opens a file. size is in bytes, -1 if the hub does not say. The caller
 // closes the body.
 func (c *Client) View(ctx context.Context, tenant string, ref comfyui.FileRef) (body io.ReadCloser, size int64, err error) {
-	r, err := c.request(ctx, http.MethodGet, viewPath(ref), tenant, nil)
+	if !local(ref.Subfolder) { // the hub would answer as to a key that permits too little
+		return nil, 0, fmt.Errorf("%w: its folder is none", ErrNotFound)
+	}
+	response, err := c.do(ctx, http.MethodGet, viewPath(ref), tenant, "", nil)
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return nil, 0, fmt.Errorf("%w: %w", ErrNotFound, refused)
+	}
 	if err != nil {
 		return nil, 0, err
-	}
-	response, err := c.send(r)
-	if err != nil {
-		return nil, 0, err
-	}
-	if response.StatusCode != http.StatusOK {
-		response.Body.Close()
-		return nil, 0, fmt.Errorf("%w: viewing: status %d", ErrNotFound, response.StatusCode)
 	}
 	return response.Body, response.ContentLength, nil
+}
+
+// local reports whether a folder of a file is below the one that holds all.
+func local(folder string) bool {
+	return folder == "" || filepath.IsLocal(strings.ReplaceAll(folder, `\`, "/"))
 }
 
 // Link requests a URL from which anybody who knows it can fetch a file of a tenant,

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"time"
 
@@ -60,15 +60,9 @@ func (c *Client) Job(ctx context.Context, tenant, id string) (Job, error) {
 // Cancel ends a job wherever it is. A job that has ended, or is unknown, is not an
 // error.
 func (c *Client) Cancel(ctx context.Context, tenant, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	r, err := c.request(ctx, http.MethodPost, "/hub/jobs/"+url.PathEscape(id)+"/cancel", tenant, nil)
-	if err != nil {
-		return err
-	}
-	status, _, err := c.read(r)
-	if err == nil && status != http.StatusOK && status != http.StatusNotFound {
-		err = fmt.Errorf("cancelling: status %d", status)
+	err := c.post(ctx, "/hub/jobs/"+url.PathEscape(id)+"/cancel", tenant, nil, nil)
+	if errors.Is(err, ErrNotFound) {
+		return nil
 	}
 	return err
 }
