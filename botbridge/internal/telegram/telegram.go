@@ -280,7 +280,7 @@ func (t *Telegram) Open(ctx context.Context, f platform.File) (io.ReadCloser, er
 		return nil, err
 	}
 	if t.o.Local != "" {
-		return t.openLocal(file.FilePath)
+		return openLocal(t.o.Local, file.FilePath)
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.bot.FileDownloadLink(file), nil)
 	if err != nil {
@@ -302,12 +302,12 @@ func (t *Telegram) Open(ctx context.Context, f platform.File) (io.ReadCloser, er
 
 // openLocal opens a file of a server with --local, which says where it is on its disk. Nothing
 // outside its folder is read, whatever it says.
-func (t *Telegram) openLocal(path string) (io.ReadCloser, error) {
-	within, err := filepath.Rel(t.o.Local, path)
+func openLocal(folder, path string) (io.ReadCloser, error) {
+	within, err := filepath.Rel(folder, path)
 	if err != nil {
 		return nil, errors.New("telegram: the path of a file is no path")
 	}
-	file, err := os.OpenInRoot(t.o.Local, within)
+	file, err := os.OpenInRoot(folder, within)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, platform.ErrGone
 	}

@@ -198,9 +198,9 @@ func TestLocalServer(t *testing.T) {
 
 	outside := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(outside, []byte("x"), 0o600))
-	_, err := tg.openLocal(outside)
+	_, err := openLocal(dir, outside)
 	require.Error(t, err, "nothing else is read")
-	_, err = tg.openLocal(filepath.Join(dir, "gone"))
+	_, err = openLocal(dir, filepath.Join(dir, "gone"))
 	require.ErrorIs(t, err, platform.ErrGone)
 }
 
